@@ -1,0 +1,1 @@
+"""Side effects, one verb each, each safe to repeat."""

@@ -1,0 +1,1 @@
+"""Speed, always as a ratio against a baseline of the same run."""

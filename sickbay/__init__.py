@@ -1,0 +1,1 @@
+"""Sickbay: durable, explainable remediation of single unhealthy devices in Kubernetes."""

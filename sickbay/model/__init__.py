@@ -1,0 +1,1 @@
+"""What things are: frozen models shared by every room."""

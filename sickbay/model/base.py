@@ -1,0 +1,86 @@
+"""The three kinds of model, told apart by who writes them."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Annotated, Final
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic.alias_generators import to_camel
+
+Name = Annotated[str, Field(min_length=1)]
+"""An identity: never empty, never defaulted."""
+
+
+class Payload(BaseModel):
+    """What travels through Temporal: unknown keys are ignored, so that old and new code read each other's histories."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Wire(BaseModel):
+    """What Sickbay writes into its own Kubernetes objects: camelCase on the wire, unknown keys ignored."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="ignore", alias_generator=to_camel, validate_by_name=True, serialize_by_alias=True
+    )
+
+
+class Config(BaseModel):
+    """What a person writes: camelCase, and an unknown key is an error."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", alias_generator=to_camel, validate_by_name=True, serialize_by_alias=True
+    )
+
+
+_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+")
+_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+
+
+def parse_duration(text: object) -> object:
+    """Read ``1h30m``, ``45s``, ``7d`` as people write durations in Kubernetes; leave other types to pydantic.
+
+    Raises:
+        ValueError: the text is negative or is not a duration.
+    """
+    if not isinstance(text, str) or text.startswith("P"):
+        return text
+    if not _DURATION.fullmatch(text):
+        raise ValueError(f"{text!r} is not a duration of zero or more; write it like 45s, 10m, 1h30m or 7d")
+    return timedelta(seconds=sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text)))
+
+
+def format_duration(value: timedelta) -> str:
+    """Write a duration as `parse_duration` reads it, in its largest units: ``1h30m``."""
+    rest = round(value.total_seconds() * 1000)
+    parts = []
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)):
+        count, rest = divmod(rest, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    return "".join(parts) or "0s"
+
+
+Duration = Annotated[
+    timedelta,
+    BeforeValidator(parse_duration),
+    Field(ge=timedelta(0)),
+    PlainSerializer(format_duration, when_used="json"),
+]
+"""A length of time, zero or more, written as ``45s`` or ``1h30m``."""
+
+UNTRUSTED_LENGTH: Final = 200
+"""Characters kept of a text that a driver or a workload wrote."""
+
+
+def tamed(text: str, limit: int = UNTRUSTED_LENGTH) -> str:
+    """Cut and escape a text from the cluster, so that it forges neither a log line nor a link.
+
+    Control characters become spaces, markup characters of HTML and Markdown links are dropped.
+    """
+    flat = "".join(c if c.isprintable() else " " for c in text)
+    flat = re.sub(r"[<>\[\]`|]", "", flat).replace("://", ":")
+    return flat if len(flat) <= limit else flat[: limit - 1] + "…"

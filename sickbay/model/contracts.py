@@ -1,0 +1,304 @@
+"""What watcher, command line, workflows and activities agree on: names, inputs and outputs.
+
+Each activity takes one model and returns one. Retries, time-outs and queues are in ``workflows/incident/steps.py``.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+from sickbay.model.base import Name, Payload
+from sickbay.model.device import UNKNOWN_HARDWARE
+from sickbay.model.incident import Ask, Target, User, Verdict
+from sickbay.model.observation import Health, Observation, Reason, Seen
+from sickbay.model.policy import Migration, Probe
+from sickbay.model.record import Phase
+
+INCIDENT_WORKFLOW: Final = "DeviceIncident"
+"""Workflow type; input `IncidentState`, result `IncidentReport`."""
+
+OBSERVE_SIGNAL: Final = "observe"
+"""Signal, `Observed`: something was said of the device; the incident reads live before it believes it."""
+
+ADMITTED_SIGNAL: Final = "admitted"
+"""Signal, `Admitted`: the leader has written the admission into the record and set the fence."""
+
+
+class Queue(StrEnum):
+    """Task queues of one cluster: ``sickbay/<cluster>/<queue>``."""
+
+    INCIDENT = "incident"
+    EFFECTS = "effects"
+    WAITS = "waits"
+
+    def of(self, cluster: str) -> str:
+        """Name the task queue of this cluster."""
+        return f"sickbay/{cluster}/{self}"
+
+
+class Activity(StrEnum):
+    """Activity types."""
+
+    READ_DEVICE = "read_device"
+    WRITE_STATUS = "write_status"
+    FENCE_DEVICE = "fence_device"
+    LIST_USERS = "list_users"
+    EVICT_USER = "evict_user"
+    AWAIT_USERS = "await_users"
+    START_PROBE = "start_probe"
+    AWAIT_PROBE = "await_probe"
+    STOP_PROBE = "stop_probe"
+    UNLATCH_FENCE = "unlatch_fence"
+    DELETE_FENCE = "delete_fence"
+    AWAIT_FENCE_GONE = "await_fence_gone"
+    CLOSE_RECORD = "close_record"
+
+
+SUPERSEDED: Final = "Superseded"
+"""Type of the non-retryable error of every activity whose record is no longer its incident's."""
+
+WAITING: Final = "Waiting"
+"""Type of the benign, retryable error of an activity of the ``waits`` queue: nothing has changed yet."""
+
+
+class Observed(Payload):
+    """Signal input.
+
+    Attributes:
+        health: the worst that was said.
+        fence_lost: a fence of this incident was deleted or changed by someone else.
+        count: observations that this one stands for.
+    """
+
+    health: Health = Health.UNKNOWN
+    reason: Reason = Reason.REPORTED
+    message: str = ""
+    fence_lost: bool = False
+    count: int = 1
+    at: datetime | None = None
+
+
+class Admitted(Payload):
+    """Signal input."""
+
+    by: str = ""
+    numbers: str = ""
+    severity: Health = Health.UNHEALTHY
+
+
+class ReadDevice(Payload):
+    """Read live, past every cache: the record, the sources it names, the pods that hold the device now, the Lease.
+
+    Attributes:
+        seen: sources of earlier readings, read again as long as they exist.
+    """
+
+    target: Target
+    node: str = ""
+    seen: tuple[Seen, ...] = ()
+
+
+class Reading(Payload):
+    """One live reading.
+
+    Attributes:
+        health: the worst of all sources; None if nobody reports.
+        observations: what each source said.
+        lease_version: resourceVersion of the node's Lease, ``""`` without one; fresh means: it moved.
+        node_gone: the node no longer exists.
+        admitted: the record's admission now.
+        hardware_id: identity attribute in the newest complete slices, ``unknown`` if not published.
+        hardware_unique: no other device of the driver has the same.
+    """
+
+    health: Health | None = None
+    reason: Reason = Reason.REPORTED
+    message: str = ""
+    observations: tuple[Observation, ...] = ()
+    lease_version: str = ""
+    node_gone: bool = False
+    admitted: bool = False
+    admission_numbers: str = ""
+    hardware_id: str = UNKNOWN_HARDWARE
+    hardware_unique: bool = False
+
+
+class WriteStatus(Payload):
+    """Write phase, counters and conditions of the record: read, and write only what differs.
+
+    Attributes:
+        wants_admission: ask the leader through the condition ``WantsAdmission``.
+        ask: what a person is asked, as the condition ``NeedsOperator``.
+    """
+
+    target: Target
+    phase: Phase
+    verified: bool = False
+    fence_number: int = 0
+    fence_uid: str = ""
+    probe_number: int = 0
+    release_number: int = 0
+    wants_admission: bool = False
+    ask: Ask | None = None
+
+
+class Written(Payload):
+    """The record after a status write."""
+
+    admitted: bool = False
+    admission_numbers: str = ""
+
+
+class FenceDevice(Payload):
+    """Make sure that fence ``number`` stands and holds.
+
+    Attributes:
+        shadow: effect None instead of NoSchedule.
+        last_uid: uid of the fence this incident knows, ``""`` before the first.
+    """
+
+    target: Target
+    number: int
+    shadow: bool = False
+    last_uid: str = ""
+
+
+class Fenced(Payload):
+    """The fence that holds now.
+
+    Attributes:
+        uid: of the rule.
+        lost: the fence that was known is gone or terminating, by a hand that is not ours: fence again under the next
+            number.
+    """
+
+    uid: str = ""
+    lost: bool = False
+
+
+class ListUsers(Payload):
+    """Who holds the device now, joined with what was known of earlier users."""
+
+    target: Target
+    users: tuple[User, ...] = ()
+
+
+class Users(Payload):
+    """Users now: those still there, those gone (kept, with ``gone_at``), those replaced."""
+
+    users: tuple[User, ...] = ()
+
+
+class EvictUser(Payload):
+    """Evict one pod by the Eviction API, with its uid as precondition."""
+
+    target: Target
+    user: User
+    limits: Migration = Migration()
+
+
+class EvictionOutcome(StrEnum):
+    """What the API server's answer to an eviction means."""
+
+    ACCEPTED = "Accepted"
+    """Not gone yet: gone is by uid."""
+    GONE = "Gone"
+    """That uid is no longer there, or already terminating."""
+    BUDGET = "Budget"
+    """A disruption budget blocks it; the message names it and what would let it pass."""
+    MANY_BUDGETS = "ManyBudgets"
+    """Several budgets match the pod: permanent until a person mends it."""
+    DENIED = "Denied"
+    """An admission webhook or missing rights refused."""
+    BUSY = "Busy"
+    """The cluster's cap on evictions at once is reached."""
+
+
+class Evicted(Payload):
+    """Outcome of one eviction."""
+
+    outcome: EvictionOutcome
+    message: str = ""
+    retry_after: timedelta | None = None
+
+
+class StartProbe(Payload):
+    """Create claim and pod of probe ``number``, for exactly this hardware, when nobody else holds the device."""
+
+    target: Target
+    number: int
+    hardware_id: str
+    node: str = ""
+    settings: Probe = Probe()
+
+
+class ProbeStarted(Payload):
+    """Whether the probe could be created.
+
+    Attributes:
+        waiting: why not yet (somebody holds the device), ``""`` if it is there.
+    """
+
+    waiting: str = ""
+
+
+class AwaitProbe(Payload):
+    """Wait for the probe's verdict."""
+
+    target: Target
+    number: int
+    hardware_id: str
+
+
+class ProbeVerdict(Payload):
+    """What the probe proved.
+
+    Attributes:
+        cause: CamelCase, what an inconclusive or waiting verdict is about.
+        message: for people, tamed.
+    """
+
+    verdict: Verdict = Verdict.INCONCLUSIVE
+    cause: str = ""
+    message: str = ""
+
+
+class StopProbe(Payload):
+    """Delete pod and claim of the probe, by uid, and see them gone."""
+
+    target: Target
+    number: int
+
+
+class FenceStep(Payload):
+    """One request of a release.
+
+    Attributes:
+        number: of the fence.
+        uid: of the fence.
+        release: number of this release, for the effect key ``release/<release>/<verb>``.
+    """
+
+    target: Target
+    number: int
+    uid: str = ""
+    release: int = 0
+
+
+class CloseRecord(Payload):
+    """The last write of an incident."""
+
+    target: Target
+    outcome: Phase
+    reason: Reason = Reason.REPORTED
+    opened_at: datetime | None = None
+    seen: tuple[Seen, ...] = ()
+    lease_version: str = ""
+
+
+class Done(Payload):
+    """Nothing to say but that it is done."""
+
+    note: Name = "done"

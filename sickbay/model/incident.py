@@ -1,0 +1,216 @@
+"""The state of one incident: all that its workflow knows, and its continue-as-new input."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from sickbay.model.base import Name, Payload
+from sickbay.model.device import UNKNOWN_HARDWARE, DeviceKey
+from sickbay.model.observation import Health, Observation, Reason
+from sickbay.model.policy import Policy
+from sickbay.model.record import Phase
+
+TIMELINE_LENGTH: Final = 40
+"""Lines of the story kept in state; the rest is in the workflow's history and in the log."""
+
+
+class Target(Payload):
+    """Whose record an effect acts for. Every effect reads that record first and stops if it is no longer this one's."""
+
+    device: DeviceKey
+    incident: Name
+    run: int
+    record_uid: Name
+    status_version: Name
+
+    def effect_key(self, step: str, n: int) -> str:
+        """Name one effect, the same after any restart: ``<device>/<status version>/<step>/<n>``."""
+        return f"{self.device}/{self.status_version}/{step}/{n}"
+
+
+class Verdict(StrEnum):
+    """What a probe proved."""
+
+    PASS = "pass"  # noqa: S105 - not a password
+    FAIL = "fail"
+    INCONCLUSIVE = "inconclusive"
+    WAITING = "waiting"
+    """It could not run; no attempt was used."""
+
+
+class UserState(StrEnum):
+    """Where one user of the device stands."""
+
+    FOUND = "Found"
+    BLOCKED = "Blocked"
+    """Its eviction was refused; it is tried again."""
+    EVICTED = "Evicted"
+    """Accepted, which is not gone."""
+    GONE = "Gone"
+    REPLACED = "Replaced"
+    """Gone, and its owner runs Ready on another device, or has completed."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether it still holds the device."""
+        return self not in {UserState.GONE, UserState.REPLACED}
+
+
+class User(Payload):
+    """A pod that holds the device.
+
+    Attributes:
+        owner_kind: of its topmost controller: Job, Deployment, …, ``Pod`` for a pod without one.
+        may_move: whether one eviction makes it start again elsewhere without losing more than it already lost.
+        note: why not, or what it waits for, for people.
+        terminating: it is being deleted, by whomever.
+    """
+
+    namespace: Name
+    name: Name
+    uid: Name
+    owner_kind: str = ""
+    owner_name: str = ""
+    owner_uid: str = ""
+    may_move: bool = False
+    terminating: bool = False
+    state: UserState = UserState.FOUND
+    note: str = ""
+    blocked_since: datetime | None = None
+    retry_at: datetime | None = None
+    gone_at: datetime | None = None
+
+
+class Ask(Payload):
+    """What a person is asked to do.
+
+    Attributes:
+        reason: CamelCase.
+        remedy: what to do, in one sentence; the incident goes on by itself when it no longer needs it.
+    """
+
+    reason: str = ""
+    remedy: str = ""
+    since: datetime | None = None
+
+
+class TimelineEntry(Payload):
+    """One line of the story."""
+
+    at: datetime
+    phase: Phase
+    text: str
+
+
+class ProbeStage(StrEnum):
+    """How far the current probe is."""
+
+    NONE = "None"
+    STARTED = "Started"
+    JUDGED = "Judged"
+    """Its verdict is in, its pod is still there."""
+
+
+class ReleaseStage(StrEnum):
+    """How far a release is; each stage is one request."""
+
+    NONE = "None"
+    OPENED = "Opened"
+    """Decided; next the status says so, and a fresh reading must not object."""
+    READ = "Read"
+    UNLATCHED = "Unlatched"
+    DELETED = "Deleted"
+    GONE = "Gone"
+    """Read back: no fence. Nothing bad was said meanwhile, or it would have been called off."""
+
+
+class IncidentState(Payload):
+    """Everything one incident knows.
+
+    Attributes:
+        severity: the highest that was told and not cleared.
+        health: of the last live reading; None if nobody reported.
+        healthy_since: since when live readings have been fresh Healthy with nothing written in between.
+        reread: something was said; read live before the next decision.
+        lease_version: of the node's Lease at the last reading (at first: of the record).
+        lease_moved_at: when it was last seen to have moved; None = never, so nothing read was proved fresh.
+        addressable: the hardware identity is published and unique, so that a probe can be sent to it.
+        overruled: what was still said of the device when its probe was sent; a pass outvotes it.
+        outcome: the end that is worked towards: Released, or Cleared where nothing bad was ever read live.
+        unsaid: phase, ask or counters differ from what the record says.
+        max_events: continue as new beyond so many history events (tests force it low).
+    """
+
+    target: Target
+    policy: Policy = Policy()
+    hardware_id: str = UNKNOWN_HARDWARE
+    addressable: bool = False
+    node: str = ""
+    node_gone: bool = False
+    severity: Health = Health.UNHEALTHY
+    reason: Reason = Reason.REPORTED
+    message: str = ""
+    first_bad_at: datetime
+    admitted: bool = False
+    admission_numbers: str = ""
+
+    phase: Phase = Phase.SUSPECT
+    ask: Ask | None = None
+    unsaid: bool = True
+    timeline: tuple[TimelineEntry, ...] = ()
+
+    read_at: datetime | None = None
+    reread: bool = False
+    readings: int = 0
+    health: Health | None = None
+    healthy_since: datetime | None = None
+    verified: bool = False
+    lease_version: str = ""
+    lease_moved_at: datetime | None = None
+    observations: tuple[Observation, ...] = ()
+
+    fence_number: int = 0
+    fence_uid: str = ""
+    fenced_at: datetime | None = None
+    fence_lost: bool = False
+    hand_edits: int = 0
+
+    users: tuple[User, ...] = ()
+    users_at: datetime | None = None
+    freed_at: datetime | None = None
+
+    probe: ProbeStage = ProbeStage.NONE
+    probe_number: int = 0
+    attempts: int = 0
+    inconclusive: int = 0
+    next_probe_at: datetime | None = None
+    verdict: Verdict | None = None
+    verdict_note: str = ""
+    overruled: tuple[Observation, ...] = ()
+
+    release: ReleaseStage = ReleaseStage.NONE
+    release_number: int = 0
+    outcome: Phase | None = None
+    closed: bool = False
+
+    max_events: int = 4000
+
+
+class IncidentReport(Payload):
+    """What an incident returns at its end: its story in at most 32 KiB."""
+
+    incident: Name
+    device: Name
+    run: int = 1
+    outcome: Phase = Phase.SUPERSEDED
+    reason: Reason = Reason.REPORTED
+    message: str = ""
+    policy: str = ""
+    opened_at: datetime | None = None
+    ended_at: datetime | None = None
+    fences: int = 0
+    attempts: int = 0
+    moved: tuple[str, ...] = ()
+    timeline: tuple[TimelineEntry, ...] = ()

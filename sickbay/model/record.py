@@ -1,0 +1,219 @@
+"""The record: what a `DeviceQuarantine` object says, and which of its fields have which writer.
+
+``spec`` belongs to the leader (and to a person who creates it), ``status`` and the finalizers to the incident's
+activities.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Final
+
+from pydantic import Field
+
+from sickbay.model.base import Name, Wire
+from sickbay.model.device import UNKNOWN_HARDWARE, DeviceKey
+from sickbay.model.observation import Health, Reason
+
+FINALIZER: Final = "sickbay.dev/incident"
+"""On record and fence: nothing of an open incident goes away behind its back."""
+
+QUARANTINE_KEY: Final = "sickbay.dev/quarantine"
+"""Taint key of a fence."""
+
+TERM_ANNOTATION: Final = "sickbay.dev/term"
+EFFECT_ANNOTATION: Final = "sickbay.dev/effect"
+DEVICE_ANNOTATION: Final = "sickbay.dev/device"
+INCIDENT_ANNOTATION: Final = "sickbay.dev/incident"
+
+
+class Phase(StrEnum):
+    """Where an incident stands."""
+
+    SUSPECT = "Suspect"
+    HELD = "Held"
+    QUARANTINED = "Quarantined"
+    EVACUATING = "Evacuating"
+    RECOVERING = "Recovering"
+    PROBING = "Probing"
+    RELEASING = "Releasing"
+    RELEASED = "Released"
+    CLEARED = "Cleared"
+    SUPERSEDED = "Superseded"
+    NEEDS_OPERATOR = "NeedsOperator"
+    """Open, and a person is asked; it goes on by itself when it no longer needs one."""
+
+    @property
+    def final(self) -> bool:
+        """Whether an incident ends here."""
+        return self in {Phase.RELEASED, Phase.CLEARED, Phase.SUPERSEDED}
+
+
+class AdmissionState(StrEnum):
+    """Whether the guard lets an incident act."""
+
+    NONE = "None"
+    HELD = "Held"
+    ADMITTED = "Admitted"
+
+
+class Admission(Wire):
+    """The guard's word on one incident.
+
+    Attributes:
+        by: ``guard``, or the person who approved.
+        at: when.
+        numbers: what was counted and what the limits were, in one line.
+    """
+
+    state: AdmissionState = AdmissionState.NONE
+    by: str = ""
+    at: datetime | None = None
+    numbers: str = ""
+
+
+class RecordSource(Wire):
+    """One object that the decision rests on, at the resourceVersion it was seen."""
+
+    kind: Name
+    namespace: str = ""
+    name: Name
+    uid: Name
+    resource_version: str = ""
+
+
+class RecordDevice(Wire):
+    """The fenced device as the DRA names it."""
+
+    driver: Name
+    pool: Name
+    device: Name
+
+
+class RecordSpec(Wire):
+    """What the leader decided, and on what."""
+
+    cluster: Name
+    device: RecordDevice
+    hardware_id: str = Field(default=UNKNOWN_HARDWARE, alias="hardwareID")
+    node: str = ""
+    reason: Reason = Reason.REPORTED
+    message: str = ""
+    severity: Health = Health.UNHEALTHY
+    first_bad_at: datetime
+    sources: tuple[RecordSource, ...] = ()
+    lease_version: str = ""
+    incident: Name
+    status_version: Name
+    run: int = 1
+    term: int = 0
+    admission: Admission = Admission()
+    scope: str = "device"
+    policy_hash: str = ""
+    namespace_id: str = Field(default="", alias="namespaceID")
+    actor: str = ""
+
+    @property
+    def key(self) -> DeviceKey:
+        """Identity of the device."""
+        return DeviceKey(cluster=self.cluster, **self.device.model_dump(by_alias=False))
+
+
+class Counters(Wire):
+    """Numbers of the last effect of each kind: written before the effect, so that a repeat finds the same name."""
+
+    fence: int = 0
+    probe: int = 0
+    release: int = 0
+
+
+class FenceRef(Wire):
+    """The fence that holds now."""
+
+    name: str = ""
+    uid: str = ""
+
+
+class Condition(Wire):
+    """A Kubernetes condition."""
+
+    type: Name
+    status: str = "True"
+    reason: str = ""
+    message: str = ""
+    last_transition_time: datetime | None = None
+
+
+class SeenSource(Wire):
+    """How far the closing read had seen one source, by uid."""
+
+    uid: Name
+    resource_version: str = ""
+    digest: str = ""
+
+
+class Closed(Wire):
+    """How an incident ended, and what it had seen by then."""
+
+    at: datetime
+    outcome: Phase
+    seen: tuple[SeenSource, ...] = ()
+    lease_version: str = ""
+
+
+class PastIncident(Wire):
+    """One line of the device's history."""
+
+    incident: Name
+    run: int = 1
+    reason: Reason = Reason.REPORTED
+    outcome: Phase
+    opened_at: datetime
+    closed_at: datetime
+
+
+HISTORY_LENGTH: Final = 10
+"""Past incidents kept in a record."""
+
+
+class RecordStatus(Wire):
+    """What the incident's activities wrote."""
+
+    incident: str = ""
+    run: int = 0
+    phase: Phase | None = None
+    verified: bool = False
+    counters: Counters = Counters()
+    fence: FenceRef = FenceRef()
+    conditions: tuple[Condition, ...] = ()
+    closed: Closed | None = None
+    history: tuple[PastIncident, ...] = ()
+    overruled: tuple[SeenSource, ...] = ()
+
+    def condition(self, kind: str) -> Condition | None:
+        """Find the condition of this type."""
+        return next((c for c in self.conditions if c.type == kind), None)
+
+
+class Record(Wire):
+    """A `DeviceQuarantine` as it was read."""
+
+    name: Name
+    uid: Name
+    resource_version: Name
+    deleting: bool = False
+    finalizers: tuple[str, ...] = ()
+    spec: RecordSpec
+    status: RecordStatus = RecordStatus()
+
+    @property
+    def closed(self) -> bool:
+        """Closed means: the incident that the spec names has written its last phase."""
+        status = self.status
+        return status.incident == self.spec.incident and status.phase is not None and status.phase.final
+
+    @property
+    def admitted(self) -> bool:
+        """Whether the incident may act."""
+        return self.spec.admission.state is AdmissionState.ADMITTED

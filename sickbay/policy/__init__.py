@@ -1,0 +1,1 @@
+"""What should be done: pure functions from facts, policy and now to a decision."""

@@ -1,0 +1,1 @@
+"""Detect, admit, record, fence, start: the one active watcher."""

@@ -1,0 +1,1 @@
+"""The processes and their wiring."""

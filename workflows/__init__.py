@@ -1,0 +1,1 @@
+"""Temporal workflows: they run what policy decides, and nothing else."""

@@ -1,0 +1,1 @@
+"""One durable workflow per device incident."""
