@@ -1,1 +1,3 @@
 """The processes and their wiring."""
+
+PART_OF = "sickbay"

@@ -1,1 +1,3 @@
 """Temporal workflows: they run what policy decides, and nothing else."""
+
+PART_OF = "sickbay"

@@ -38,19 +38,24 @@ class Config(BaseModel):
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+")
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_LONGEST: Final = timedelta(days=3660)
+"""Ten years: beyond it a number is a slip of the hand, and dates run out."""
 
 
 def parse_duration(text: object) -> object:
     """Read ``1h30m``, ``45s``, ``7d`` as people write durations in Kubernetes; leave other types to pydantic.
 
     Raises:
-        ValueError: the text is negative or is not a duration.
+        ValueError: the text is negative, longer than ten years or not a duration.
     """
     if not isinstance(text, str) or text.startswith("P"):
         return text
     if not _DURATION.fullmatch(text):
         raise ValueError(f"{text!r} is not a duration of zero or more; write it like 45s, 10m, 1h30m or 7d")
-    return timedelta(seconds=sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text)))
+    seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
+    if seconds > _LONGEST.total_seconds():
+        raise ValueError(f"{text!r} is longer than ten years")
+    return timedelta(seconds=seconds)
 
 
 def format_duration(value: timedelta) -> str:

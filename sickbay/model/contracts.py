@@ -12,7 +12,7 @@ from typing import Final
 from sickbay.model.base import Name, Payload
 from sickbay.model.device import UNKNOWN_HARDWARE
 from sickbay.model.incident import Ask, Target, User, Verdict
-from sickbay.model.observation import Health, Observation, Reason, Seen
+from sickbay.model.observation import Health, Observation, Reason, Seen, SourceRef
 from sickbay.model.policy import Migration, Probe
 from sickbay.model.record import Phase
 
@@ -93,11 +93,15 @@ class ReadDevice(Payload):
 
     Attributes:
         seen: sources of earlier readings, read again as long as they exist.
+        sources: the same by name, so that they can be read.
+        attribute: of the device, that names the hardware (`Probe.identity_attribute`).
     """
 
     target: Target
     node: str = ""
     seen: tuple[Seen, ...] = ()
+    sources: tuple[SourceRef, ...] = ()
+    attribute: str = "uuid"
 
 
 class Reading(Payload):
@@ -217,8 +221,9 @@ class EvictionOutcome(StrEnum):
 
 
 class Evicted(Payload):
-    """Outcome of one eviction."""
+    """Outcome of one eviction; ``uid`` is the pod's."""
 
+    uid: Name
     outcome: EvictionOutcome
     message: str = ""
     retry_after: timedelta | None = None

@@ -65,7 +65,9 @@ class User(Payload):
         owner_kind: of its topmost controller: Job, Deployment, …, ``Pod`` for a pod without one.
         may_move: whether one eviction makes it start again elsewhere without losing more than it already lost.
         note: why not, or what it waits for, for people.
+        stuck: waiting cannot help its eviction, so a person is asked at once.
         terminating: it is being deleted, by whomever.
+        evicted: by this incident; only such a user's replacement is waited for.
     """
 
     namespace: Name
@@ -76,9 +78,11 @@ class User(Payload):
     owner_uid: str = ""
     may_move: bool = False
     terminating: bool = False
+    evicted: bool = False
     state: UserState = UserState.FOUND
     note: str = ""
     blocked_since: datetime | None = None
+    stuck: bool = False
     retry_at: datetime | None = None
     gone_at: datetime | None = None
 
@@ -108,6 +112,8 @@ class ProbeStage(StrEnum):
     """How far the current probe is."""
 
     NONE = "None"
+    ALLOTTED = "Allotted"
+    """It has its number, which the record says before the probe is created."""
     STARTED = "Started"
     JUDGED = "Judged"
     """Its verdict is in, its pod is still there."""
@@ -133,12 +139,16 @@ class IncidentState(Payload):
         severity: the highest that was told and not cleared.
         health: of the last live reading; None if nobody reported.
         healthy_since: since when live readings have been fresh Healthy with nothing written in between.
+        fault: a step that failed for good in its time, or an error of our own; tried again after a pause.
         reread: something was said; read live before the next decision.
         lease_version: of the node's Lease at the last reading (at first: of the record).
         lease_moved_at: when it was last seen to have moved; None = never, so nothing read was proved fresh.
         addressable: the hardware identity is published and unique, so that a probe can be sent to it.
+        swapped: the slot was last seen with another hardware identity than the one that failed.
         overruled: what was still said of the device when its probe was sent; a pass outvotes it.
         outcome: the end that is worked towards: Released, or Cleared where nothing bad was ever read live.
+        fence_allotted: fence ``fence_number`` is this incident's; otherwise it is an earlier one and the next is taken.
+        fenced_at: since when that fence has been seen standing; None = it has to be made sure of.
         unsaid: phase, ask or counters differ from what the record says.
         max_events: continue as new beyond so many history events (tests force it low).
     """
@@ -147,6 +157,7 @@ class IncidentState(Payload):
     policy: Policy = Policy()
     hardware_id: str = UNKNOWN_HARDWARE
     addressable: bool = False
+    swapped: bool = False
     node: str = ""
     node_gone: bool = False
     severity: Health = Health.UNHEALTHY
@@ -158,6 +169,7 @@ class IncidentState(Payload):
 
     phase: Phase = Phase.SUSPECT
     ask: Ask | None = None
+    fault: Ask | None = None
     unsaid: bool = True
     timeline: tuple[TimelineEntry, ...] = ()
 
@@ -172,17 +184,17 @@ class IncidentState(Payload):
     observations: tuple[Observation, ...] = ()
 
     fence_number: int = 0
+    fence_allotted: bool = False
     fence_uid: str = ""
     fenced_at: datetime | None = None
-    fence_lost: bool = False
     hand_edits: int = 0
 
     users: tuple[User, ...] = ()
     users_at: datetime | None = None
-    freed_at: datetime | None = None
 
     probe: ProbeStage = ProbeStage.NONE
     probe_number: int = 0
+    probe_sent_at: datetime | None = None
     attempts: int = 0
     inconclusive: int = 0
     next_probe_at: datetime | None = None

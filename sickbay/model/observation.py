@@ -36,8 +36,12 @@ class Reason(StrEnum):
     """The source object holds a health word that is not one of the three."""
     NODE_UNREACHABLE = "NodeUnreachable"
     """The node's Lease is older than ``staleness``: whatever the status says is old."""
+    AMBIGUOUS = "Ambiguous"
+    """One of several devices of a request is bad, and the ids do not tell which."""
     UNDECODABLE = "Undecodable"
     """The source object can no longer be decoded; its last good state is old."""
+    ORPHAN = "Orphan"
+    """A fence of ours stood without an open incident."""
     PERSON = "Person"
     """A person made the record."""
 

@@ -92,7 +92,12 @@ class RecordDevice(Wire):
 
 
 class RecordSpec(Wire):
-    """What the leader decided, and on what."""
+    """What the leader decided, and on what.
+
+    Attributes:
+        first_fence: number of this incident's first fence. Watcher and incident both know by it which fences are this
+            incident's: those that ``status.counters.fence`` has reached from here on.
+    """
 
     cluster: Name
     device: RecordDevice
@@ -108,6 +113,7 @@ class RecordSpec(Wire):
     status_version: Name
     run: int = 1
     term: int = 0
+    first_fence: int = 1
     admission: Admission = Admission()
     scope: str = "device"
     policy_hash: str = ""

@@ -1,0 +1,22 @@
+"""A real Temporal server that skips time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.testing import WorkflowEnvironment
+
+from k8s.lab.build import say_on_stderr
+from k8s.lab.tools import find_test_server
+
+
+@pytest.fixture
+async def time_skipping() -> AsyncIterator[WorkflowEnvironment]:
+    """Give a time-skipping server of the test's own: its clock is one for all that runs on it. It starts in 0.3 s."""
+    server = find_test_server(say_on_stderr)
+    async with await WorkflowEnvironment.start_time_skipping(
+        test_server_existing_path=str(server), data_converter=pydantic_data_converter
+    ) as environment:
+        yield environment

@@ -1,0 +1,276 @@
+"""The loop of an incident, on a real Temporal server that skips time; what it finds is said by the test."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from temporalio.client import WorkflowHandle
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Worker
+
+from sickbay.model import contracts as c
+from sickbay.model.incident import IncidentReport, UserState, Verdict
+from sickbay.model.observation import Health
+from sickbay.model.record import Phase
+from tests.builders import DEVICE, incident, user
+from tests.workflows.incident.world import World
+from workers.sandbox import workflow_runner
+from workflows.incident.workflow import DeviceIncident
+
+Handle = WorkflowHandle[DeviceIncident, IncidentReport]
+
+
+@asynccontextmanager
+async def working(environment: WorkflowEnvironment, world: World, *, cached: int = 1000) -> AsyncIterator[None]:
+    """Run workers for all three queues on this world."""
+    incidents = Worker(
+        environment.client,
+        task_queue=c.Queue.INCIDENT.of(DEVICE.cluster),
+        workflows=[DeviceIncident],
+        workflow_runner=workflow_runner(),
+        max_cached_workflows=cached,
+    )
+    queues = [
+        Worker(environment.client, task_queue=queue.of(DEVICE.cluster), activities=world.activities)
+        for queue in (c.Queue.EFFECTS, c.Queue.WAITS)
+    ]
+    async with incidents, queues[0], queues[1]:
+        yield
+
+
+async def begin(environment: WorkflowEnvironment, **facts: Any) -> Handle:
+    """Start one incident that begins now."""
+    state = incident(first_bad_at=await environment.get_current_time(), **facts)
+    started: Handle = await environment.client.start_workflow(
+        DeviceIncident.run, state, id=f"{state.target.incident}/{uuid.uuid4()}", task_queue=c.Queue.INCIDENT.of("lab")
+    )
+    return started
+
+
+@pytest.mark.parametrize("cached", [1000, 0], ids=["cached", "replayed at every task"])
+async def test_from_bad_to_released(time_skipping: WorkflowEnvironment, cached: int) -> None:
+    """A bad device is fenced, its job moved, the device probed and released; each effect happens once."""
+    world = World()
+    world.users = (user(),)
+
+    def moved() -> None:
+        world.says(None)
+
+    world.on[c.Activity.EVICT_USER] = moved
+    async with working(time_skipping, world, cached=cached):
+        report = await (await begin(time_skipping)).result()
+    assert report.outcome is Phase.RELEASED
+    assert report.moved == ("team/train-0",)
+    assert world.fences == set()
+    once = (c.Activity.FENCE_DEVICE, c.Activity.EVICT_USER, c.Activity.START_PROBE, c.Activity.UNLATCH_FENCE)
+    assert [world.done[name] for name in (*once, c.Activity.DELETE_FENCE, c.Activity.CLOSE_RECORD)] == [1] * 6
+
+
+async def test_the_record_speaks_first(time_skipping: WorkflowEnvironment) -> None:
+    """Each number is written into the record before the effect that bears it."""
+    world = World()
+    written: dict[str, c.WriteStatus] = {}
+    world.on[c.Activity.FENCE_DEVICE] = lambda: written.setdefault("fence", world.statuses[-1])
+    world.on[c.Activity.START_PROBE] = lambda: written.setdefault("probe", world.statuses[-1])
+    world.on[c.Activity.UNLATCH_FENCE] = lambda: written.setdefault("release", world.statuses[-1])
+    world.health = None
+    async with working(time_skipping, world):
+        await (await begin(time_skipping)).result()
+    assert written["fence"].fence_number == 1
+    assert written["probe"].probe_number == 1
+    assert written["release"].release_number == 1
+    assert written["release"].phase is Phase.RELEASING
+
+
+async def test_failed_probe_goes_back_and_the_next_passes(time_skipping: WorkflowEnvironment) -> None:
+    """A failing probe keeps the fence; after a longer pause the second attempt passes."""
+    world = World()
+    world.health = None
+    world.verdicts = [Verdict.FAIL, Verdict.PASS]
+    async with working(time_skipping, world):
+        report = await (await begin(time_skipping)).result()
+    assert (report.outcome, report.attempts) == (Phase.RELEASED, 1)
+    assert world.done[c.Activity.START_PROBE] == 2
+    assert world.done[c.Activity.FENCE_DEVICE] == 1
+
+
+async def test_never_bad_live_and_healthy_lasts(time_skipping: WorkflowEnvironment) -> None:
+    """A fence that no live reading ever confirmed is lifted without a probe, and nobody is moved."""
+    world = World()
+    world.health = Health.HEALTHY
+    world.users = (user(),)
+    async with working(time_skipping, world):
+        report = await (await begin(time_skipping)).result()
+    assert report.outcome is Phase.CLEARED
+    assert world.done[c.Activity.EVICT_USER] == 0
+    assert world.fences == set()
+
+
+async def test_bad_news_during_release_calls_it_off(time_skipping: WorkflowEnvironment) -> None:
+    """A new Unhealthy while the fence is being deleted puts a fence back, under the next number."""
+    world = World()
+    world.health = None
+    handle: list[Handle] = []
+    said = []
+
+    def bad() -> None:
+        if not said:
+            said.append(True)
+            world.says(Health.UNHEALTHY)
+
+    async def tell() -> None:
+        await handle[0].signal(c.OBSERVE_SIGNAL, c.Observed(health=Health.UNHEALTHY))
+
+    world.on[c.Activity.DELETE_FENCE] = bad
+    world.before_gone = tell
+    world.on[c.Activity.START_PROBE] = lambda: world.says(None) if said else None
+    async with working(time_skipping, world):
+        handle.append(await begin(time_skipping))
+        report = await handle[0].result()
+    assert report.outcome is Phase.RELEASED
+    assert report.fences == 2
+    assert world.done[c.Activity.FENCE_DEVICE] == 2
+
+
+async def test_fence_deleted_by_hand_comes_back(time_skipping: WorkflowEnvironment) -> None:
+    """A fence that someone takes away is put back under the next number."""
+    world = World()
+    world.users = (user(may_move=False, note="stop it"),)
+    async with working(time_skipping, world):
+        handle = await begin(time_skipping)
+        await world.until(lambda: world.done[c.Activity.AWAIT_USERS] > 0)
+        world.fences.clear()
+        await handle.signal(c.OBSERVE_SIGNAL, c.Observed(fence_lost=True))
+        await world.until(lambda: world.fences == {2})
+        world.users = ()
+        world.says(None)
+        report = await handle.result()
+    assert (report.outcome, report.fences) == (Phase.RELEASED, 2)
+
+
+async def test_superseded_ends_without_a_trace(time_skipping: WorkflowEnvironment) -> None:
+    """An incident whose record is another's ends at its next effect and writes nothing."""
+    world = World()
+    world.superseded = True
+    async with working(time_skipping, world):
+        report = await (await begin(time_skipping)).result()
+    assert report.outcome is Phase.SUPERSEDED
+    assert world.closed is None
+    assert world.statuses == []
+
+
+async def test_a_month_held_with_continue_as_new(time_skipping: WorkflowEnvironment) -> None:
+    """A month of being Held, continued as new many times, ends as it would have, with its title and details."""
+    world = World()
+    world.admitted = False
+    hours = 30 * 24
+
+    def admit_after_a_month() -> None:
+        if world.done[c.Activity.READ_DEVICE] == hours:
+            world.admitted = True
+            world.says(None)
+
+    world.on[c.Activity.READ_DEVICE] = admit_after_a_month
+    async with working(time_skipping, world):
+        first = await begin(time_skipping, admitted=False, max_events=50)
+        report = await first.result()
+        last = await time_skipping.client.get_workflow_handle(first.id).describe()
+        title = await last.memo_value("title", "")
+        shown = await time_skipping.client.get_workflow_handle(first.id).query("__temporal_workflow_metadata")
+    assert report.outcome is Phase.RELEASED
+    assert last.run_id != first.first_execution_run_id
+    assert world.done[c.Activity.FENCE_DEVICE] == 1
+    assert title.startswith("gpu-3 of node-1")
+    assert "Held" in str(shown)
+
+
+async def test_odd_signals_change_nothing(time_skipping: WorkflowEnvironment) -> None:
+    """Signals with no, two or wrong arguments, of unknown names or a megabyte are refused; the incident goes on."""
+    world = World()
+    world.users = (user(may_move=False),)
+    async with working(time_skipping, world):
+        handle = await begin(time_skipping)
+        await handle.signal(c.OBSERVE_SIGNAL)
+        await handle.signal(c.OBSERVE_SIGNAL, args=[1, 2])
+        await handle.signal(c.ADMITTED_SIGNAL, "yes please")
+        await handle.signal("release_it_now", "x" * 1_000_000)
+        world.users = ()
+        world.says(None)
+        report = await handle.result()
+    assert report.outcome is Phase.RELEASED
+    refused = [line.text for line in report.timeline if "refused" in line.text]
+    assert len(refused) == 4
+
+
+async def test_cancel_from_the_ui_keeps_the_keeper(time_skipping: WorkflowEnvironment) -> None:
+    """A cancelled incident keeps its fence and goes on to its proper end."""
+    world = World()
+    world.users = (user(may_move=False),)
+    async with working(time_skipping, world):
+        handle = await begin(time_skipping)
+        await world.until(lambda: world.done[c.Activity.AWAIT_USERS] > 0)
+        await handle.cancel()
+        world.users = ()
+        world.says(None)
+        report = await handle.result()
+    assert report.outcome is Phase.RELEASED
+    assert any("cancelled by hand" in line.text for line in report.timeline)
+
+
+async def test_held_is_admitted_later(time_skipping: WorkflowEnvironment) -> None:
+    """A Held incident fences nothing until it is admitted, then goes the whole way."""
+    world = World()
+    world.admitted = False
+    async with working(time_skipping, world):
+        handle = await begin(time_skipping, admitted=False)
+        await world.until(lambda: any(s.wants_admission for s in world.statuses))
+        assert world.done[c.Activity.FENCE_DEVICE] == 0
+        world.admitted = True
+        world.says(None)
+        await handle.signal(c.ADMITTED_SIGNAL, c.Admitted(by="guard", numbers="1 of 8"))
+        report = await handle.result()
+    assert report.outcome is Phase.RELEASED
+
+
+async def test_suspect_turns_unhealthy(time_skipping: WorkflowEnvironment) -> None:
+    """Doubt that turns into Unhealthy becomes a quarantine under the same incident."""
+    world = World()
+    world.admitted = False
+    world.health = Health.UNKNOWN
+    async with working(time_skipping, world):
+        handle = await begin(time_skipping, admitted=False, severity=Health.UNKNOWN)
+        await world.until(lambda: any(s.phase is Phase.SUSPECT for s in world.statuses))
+        world.says(Health.UNHEALTHY)
+        world.admitted = True
+        await handle.signal(c.ADMITTED_SIGNAL, c.Admitted(by="guard", severity=Health.UNHEALTHY))
+        await world.until(lambda: world.fences == {1})
+        world.says(None)
+        report = await handle.result()
+    assert report.outcome is Phase.RELEASED
+
+
+async def test_swapped_hardware_is_not_released(time_skipping: WorkflowEnvironment) -> None:
+    """Other hardware in the slot than the one that failed asks a person instead of being released."""
+    world = World()
+    world.health = None
+    world.on[c.Activity.AWAIT_PROBE] = lambda: setattr(world, "hardware", "GPU-new")
+    async with working(time_skipping, world):
+        handle = await begin(time_skipping)
+        await time_skipping.sleep(600)
+        assert [s.ask.reason for s in world.statuses if s.ask] == ["HardwareChanged"]
+        assert world.fences == {1}
+        await handle.terminate()
+
+
+async def test_replaced_users_are_named_in_the_story(time_skipping: WorkflowEnvironment) -> None:
+    """What became of each user stands in the report."""
+    world = World()
+    world.users = (user(),)
+    world.on[c.Activity.EVICT_USER] = lambda: world.says(None)
+    async with working(time_skipping, world):
+        report = await (await begin(time_skipping)).result()
+    assert any(UserState.REPLACED in line.text for line in report.timeline)

@@ -1,0 +1,66 @@
+"""What is said to an incident from outside, until its loop takes it.
+
+Handlers take whatever they are sent and only enqueue: a typed handler that is sent a wrong number of arguments fails
+the workflow's task for ever, and "send signal" in the Temporal UI does exactly that.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic import ValidationError
+
+from sickbay.model.base import tamed
+from sickbay.model.contracts import ADMITTED_SIGNAL, OBSERVE_SIGNAL, Admitted, Observed
+
+CAPACITY: Final = 1000
+"""Signals kept until the loop takes them; more are dropped and counted: a live reading tells what they would have."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A signal that was not understood."""
+
+    name: str
+    why: str
+
+
+Word = Observed | Admitted | Refusal
+
+_TYPES: Final[dict[str, type[Observed | Admitted]]] = {OBSERVE_SIGNAL: Observed, ADMITTED_SIGNAL: Admitted}
+
+
+class Inbox:
+    """A bounded queue of signals, parsed when they are taken."""
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self._words: deque[tuple[str, Sequence[object]]] = deque()
+        self.dropped = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._words)
+
+    def put(self, name: str, args: Sequence[object]) -> None:
+        """Keep one signal with its decoded arguments."""
+        if len(self._words) >= CAPACITY:
+            self.dropped += 1
+            return
+        self._words.append((name, args))
+
+    def take(self) -> Word:
+        """Parse the oldest signal; what cannot be parsed is a `Refusal`, never an exception."""
+        name, args = self._words.popleft()
+        kind = _TYPES.get(name)
+        if kind is None:
+            return Refusal(tamed(name), "there is no such signal")
+        if len(args) != 1:
+            return Refusal(name, f"it takes one argument and was given {len(args)}")
+        try:
+            return kind.model_validate(args[0])
+        except ValidationError as error:
+            problem = error.errors(include_url=False, include_input=False)[0]
+            return Refusal(name, tamed(f"its argument is not {kind.__name__}: {problem['msg']}"))

@@ -1,0 +1,206 @@
+"""From a step to its activity: queue, time-outs, retries, input, and what its result changes.
+
+All activities are regular ones. A local activity that retries floods the history and holds up signals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from temporalio.common import RetryPolicy
+
+from sickbay.model import contracts as c
+from sickbay.model.base import Payload
+from sickbay.model.incident import IncidentState
+from sickbay.model.observation import Seen
+from sickbay.model.policy import Mode
+from sickbay.model.record import Phase
+from sickbay.policy import progress
+from sickbay.policy.steps import Step, Verb
+
+SHORT: Final = timedelta(seconds=5)
+"""Start-to-close of a short verb: longer than the gateway's own bound of 4 s for one request, plus its record check."""
+
+BUDGET: Final = timedelta(hours=1)
+"""Schedule-to-close: an API server that is away for longer is a reason to tell a person, and then to try again."""
+
+EFFECT_RETRIES: Final = RetryPolicy(
+    initial_interval=timedelta(milliseconds=200), backoff_coefficient=2.0, maximum_interval=timedelta(seconds=30)
+)
+WAIT_RETRIES: Final = RetryPolicy(
+    initial_interval=timedelta(seconds=1), backoff_coefficient=1.5, maximum_interval=timedelta(minutes=1)
+)
+"""A wait polls by being retried: that holds no slot and writes no history."""
+
+Fold = Callable[[IncidentState, Any, datetime], IncidentState]
+
+
+@dataclass(frozen=True)
+class Call:
+    """How one verb is carried out.
+
+    Attributes:
+        build: state and step to the activity's input.
+        result: type of the activity's output.
+        fold: state, output and now to the state after.
+    """
+
+    activity: c.Activity
+    build: Callable[[IncidentState, Step], Payload]
+    result: type[Payload]
+    fold: Fold
+    queue: c.Queue = c.Queue.EFFECTS
+    start_to_close: timedelta = SHORT
+    schedule_to_close: timedelta = BUDGET
+    retries: RetryPolicy = field(default_factory=lambda: EFFECT_RETRIES)
+
+
+def seen(state: IncidentState) -> tuple[Seen, ...]:
+    """How far the last live reading had seen each source."""
+    return tuple(
+        Seen(uid=o.source.uid, resource_version=o.resource_version, digest=o.digest) for o in state.observations
+    )
+
+
+def _read(state: IncidentState, _: Step) -> c.ReadDevice:
+    return c.ReadDevice(
+        target=state.target,
+        node=state.node,
+        sources=tuple(o.source for o in state.observations),
+        attribute=state.policy.probe.identity_attribute(state.target.device.driver),
+    )
+
+
+def _write(state: IncidentState, _: Step) -> c.WriteStatus:
+    return c.WriteStatus(
+        target=state.target,
+        phase=state.phase,
+        verified=state.verified,
+        fence_number=state.fence_number,
+        fence_uid=state.fence_uid,
+        probe_number=state.probe_number,
+        release_number=state.release_number,
+        wants_admission=state.phase is Phase.HELD,
+        ask=state.ask,
+    )
+
+
+def _written(state: IncidentState, written: c.Written, now: datetime) -> IncidentState:
+    state = state.model_copy(update={"unsaid": False})
+    if written.admitted:
+        return progress.admitted(state, c.Admitted(numbers=written.admission_numbers), now)
+    return state.model_copy(update={"admission_numbers": written.admission_numbers or state.admission_numbers})
+
+
+def _fence(state: IncidentState, _: Step) -> c.FenceDevice:
+    return c.FenceDevice(
+        target=state.target,
+        number=state.fence_number,
+        shadow=state.policy.mode is Mode.SHADOW,
+        last_uid=state.fence_uid,
+    )
+
+
+def _users(state: IncidentState, _: Step) -> c.ListUsers:
+    return c.ListUsers(target=state.target, users=state.users)
+
+
+def _evict(state: IncidentState, step: Step) -> c.EvictUser:
+    if step.user is None:
+        raise ValueError("an eviction names its user")
+    return c.EvictUser(target=state.target, user=step.user, limits=state.policy.migration)
+
+
+def _start_probe(state: IncidentState, _: Step) -> c.StartProbe:
+    return c.StartProbe(
+        target=state.target,
+        number=state.probe_number,
+        hardware_id=state.hardware_id,
+        node=state.node,
+        settings=state.policy.probe,
+    )
+
+
+def _await_probe(state: IncidentState, _: Step) -> c.AwaitProbe:
+    return c.AwaitProbe(target=state.target, number=state.probe_number, hardware_id=state.hardware_id)
+
+
+def _stop_probe(state: IncidentState, _: Step) -> c.StopProbe:
+    return c.StopProbe(target=state.target, number=state.probe_number)
+
+
+def _fence_step(state: IncidentState, _: Step) -> c.FenceStep:
+    return c.FenceStep(
+        target=state.target, number=state.fence_number, uid=state.fence_uid, release=state.release_number
+    )
+
+
+def _close(state: IncidentState, step: Step) -> c.CloseRecord:
+    return c.CloseRecord(
+        target=state.target,
+        outcome=step.phase,
+        reason=state.reason,
+        opened_at=state.first_bad_at,
+        seen=seen(state),
+        lease_version=state.lease_version,
+    )
+
+
+def _closed(state: IncidentState, _: c.Done, now: datetime) -> IncidentState:
+    return progress.note(state.model_copy(update={"closed": True, "phase": state.outcome}), "closed", now)
+
+
+def _staged(verb: Verb) -> Fold:
+    return lambda state, _, __: progress.after_release_step(state, verb)
+
+
+CALLS: Final[dict[Verb, Call]] = {
+    Verb.READ: Call(c.Activity.READ_DEVICE, _read, c.Reading, progress.after_read),
+    Verb.WRITE: Call(c.Activity.WRITE_STATUS, _write, c.Written, _written),
+    Verb.FENCE: Call(c.Activity.FENCE_DEVICE, _fence, c.Fenced, progress.after_fenced),
+    Verb.LIST_USERS: Call(c.Activity.LIST_USERS, _users, c.Users, progress.after_users),
+    Verb.EVICT: Call(c.Activity.EVICT_USER, _evict, c.Evicted, progress.after_evicted),
+    Verb.START_PROBE: Call(
+        c.Activity.START_PROBE,
+        _start_probe,
+        c.ProbeStarted,
+        lambda s, r, now: progress.after_probe_started(s, r.waiting, now),
+    ),
+    Verb.STOP_PROBE: Call(
+        c.Activity.STOP_PROBE, _stop_probe, c.Done, lambda s, _, now: progress.after_probe_stopped(s, now)
+    ),
+    Verb.UNLATCH: Call(c.Activity.UNLATCH_FENCE, _fence_step, c.Done, _staged(Verb.UNLATCH)),
+    Verb.DELETE_FENCE: Call(c.Activity.DELETE_FENCE, _fence_step, c.Done, _staged(Verb.DELETE_FENCE)),
+    Verb.CLOSE: Call(c.Activity.CLOSE_RECORD, _close, c.Done, _closed),
+    Verb.AWAIT_USERS: Call(
+        c.Activity.AWAIT_USERS,
+        _users,
+        c.Users,
+        progress.after_users,
+        c.Queue.WAITS,
+        schedule_to_close=timedelta(days=2),
+        retries=WAIT_RETRIES,
+    ),
+    Verb.AWAIT_PROBE: Call(
+        c.Activity.AWAIT_PROBE,
+        _await_probe,
+        c.ProbeVerdict,
+        progress.after_verdict,
+        c.Queue.WAITS,
+        schedule_to_close=timedelta(days=2),
+        retries=WAIT_RETRIES,
+    ),
+    Verb.AWAIT_FENCE_GONE: Call(
+        c.Activity.AWAIT_FENCE_GONE,
+        _fence_step,
+        c.Done,
+        _staged(Verb.AWAIT_FENCE_GONE),
+        c.Queue.WAITS,
+        schedule_to_close=timedelta(days=2),
+        retries=WAIT_RETRIES,
+    ),
+}
+"""Every verb that is an activity."""

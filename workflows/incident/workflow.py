@@ -1,0 +1,208 @@
+"""The incident of one device: one loop that does what the ladder says, for as long as it takes.
+
+Only this file is loaded by the workflow sandbox; the rest is passed through to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from temporalio import workflow
+from temporalio.common import RawValue
+from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_exception
+
+with workflow.unsafe.imports_passed_through():
+    from sickbay.model import contracts as c
+    from sickbay.model.base import Payload, tamed
+    from sickbay.model.incident import IncidentReport, IncidentState
+    from sickbay.policy import progress
+    from sickbay.policy.ladder import next_step
+    from sickbay.policy.steps import Step, Verb
+    from workflows.incident import present
+    from workflows.incident.inbox import Inbox, Refusal
+    from workflows.incident.steps import CALLS
+
+SILENT: Final = frozenset({Verb.READ, Verb.OPEN_RELEASE, Verb.CLOSE, Verb.END})
+"""Verbs that need no word in the record first: they change nothing, or are that word."""
+
+SHORTEST: Final = timedelta(seconds=1)
+"""Shortest timer: a deadline that has passed must not make the loop spin."""
+
+SUMMARY: Final = 200
+"""Bytes of an activity's or timer's summary."""
+
+
+@dataclass
+class Waiting:
+    """An activity of the queue ``waits`` that is under way; it is kept as long as its input stays the same."""
+
+    verb: Verb
+    input: Payload
+    handle: workflow.ActivityHandle[Any]
+
+
+@workflow.defn(name=c.INCIDENT_WORKFLOW)
+class DeviceIncident:
+    """One incident. Handlers enqueue, the loop acts; it ends when its record is closed or no longer its own."""
+
+    @workflow.init
+    def __init__(self, state: IncidentState) -> None:
+        """Take the state: a new incident's, or what the last run continued with."""
+        self._state = state
+        self._inbox = Inbox()
+        self._waiting: Waiting | None = None
+
+    @workflow.run
+    async def run(self, state: IncidentState) -> IncidentReport:  # noqa: ARG002 - taken by __init__
+        """Run the ladder to its end."""
+        while True:
+            try:
+                if await self._turn():
+                    break
+            except ActivityError as error:
+                cause = error.cause
+                if isinstance(cause, ApplicationError) and cause.type == c.SUPERSEDED:
+                    break
+                self._failed(error, "StepFailed", f"a step failed for long and is tried again: {cause or error}")
+            except asyncio.CancelledError as error:
+                self._failed(error, "Cancelled", "")
+            except Exception as error:  # noqa: BLE001 - the edge of the loop: a fenced device never loses its keeper
+                workflow.logger.exception("turn failed")
+                self._failed(error, "InternalError", f"report this: {type(error).__name__}: {error}")
+        self._abandon()
+        report = present.report(self._state, workflow.now())
+        workflow.logger.info("incident ended: %s", report.model_dump_json())
+        return report
+
+    @workflow.signal(name=c.OBSERVE_SIGNAL, description="Something was said of the device")
+    def observe(self, *args: object) -> None:
+        """Enqueue a word of the watcher."""
+        self._inbox.put(c.OBSERVE_SIGNAL, args)
+
+    @workflow.signal(name=c.ADMITTED_SIGNAL, description="The guard lets the incident act")
+    def admitted(self, *args: object) -> None:
+        """Enqueue the leader's admission."""
+        self._inbox.put(c.ADMITTED_SIGNAL, args)
+
+    @workflow.signal(dynamic=True)
+    def unknown(self, name: str, args: Sequence[RawValue]) -> None:
+        """Enqueue a signal that does not exist, so that its sender finds it refused."""
+        self._inbox.put(name, args)
+
+    async def _turn(self) -> bool:
+        """Take what was said, decide, act; say whether the incident is over."""
+        self._take_words()
+        now = workflow.now()
+        step = next_step(self._state, now)
+        if step.verb is Verb.END:
+            return True
+        self._state = progress.enter(self._state, step, now)
+        self._present(step)
+        if self._state.unsaid and step.verb not in SILENT:
+            await self._act(Step(verb=Verb.WRITE, phase=step.phase, reason="Say", message=f"says {step.phase}"))
+        elif step.verb.waits:
+            await self._stand_by(step)
+        elif step.verb is not Verb.OPEN_RELEASE:
+            await self._act(step)
+        return False
+
+    def _present(self, step: Step) -> None:
+        """Show where the incident stands. The UI's own title is lost with the first run, so the memo has it too."""
+        title = present.title(self._state)
+        if workflow.memo_value("title", "") != title:
+            workflow.upsert_memo({"title": title})
+        workflow.set_current_details(present.details(self._state, step, workflow.now()))
+
+    def _take_words(self) -> None:
+        while self._inbox:
+            word = self._inbox.take()
+            now = workflow.now()
+            if isinstance(word, c.Observed):
+                self._state = progress.heard(self._state, word, now)
+            elif isinstance(word, c.Admitted):
+                self._state = progress.admitted(self._state, word, now)
+            else:
+                self._refuse(word)
+
+    def _refuse(self, refusal: Refusal) -> None:
+        workflow.logger.warning("signal refused: %s: %s", refusal.name, refusal.why)
+        text = f"signal {refusal.name} refused: {refusal.why}"
+        self._state = progress.note(self._state, text, workflow.now())
+
+    def _failed(self, error: BaseException, reason: str, remedy: str) -> None:
+        if is_cancelled_exception(error):
+            # Cancel from the UI must not leave a fenced device without a keeper: it is noted, and the loop goes on.
+            self._state = progress.note(self._state, "cancelled by hand; goes on", workflow.now())
+            return
+        self._state = progress.failed(self._state, reason, tamed(remedy, 400), workflow.now())
+
+    async def _act(self, step: Step) -> None:
+        """Carry out one short verb."""
+        call = CALLS[step.verb]
+        result = await self._start(step, call.build(self._state, step))
+        self._state = call.fold(self._state, result, workflow.now())
+
+    def _start(self, step: Step, argument: Payload) -> workflow.ActivityHandle[Any]:
+        call = CALLS[step.verb]
+        return workflow.start_activity(
+            call.activity,
+            argument,
+            task_queue=call.queue.of(self._state.target.device.cluster),
+            result_type=call.result,
+            start_to_close_timeout=call.start_to_close,
+            schedule_to_close_timeout=call.schedule_to_close,
+            retry_policy=call.retries,
+            cancellation_type=workflow.ActivityCancellationType.TRY_CANCEL,
+            summary=step.message[:SUMMARY],
+        )
+
+    async def _stand_by(self, step: Step) -> None:
+        """Wait for the step's activity, for a word from outside, or for the step's deadline."""
+        self._continue_as_new_if_due()
+        self._wait_for(step)
+        deadline = None if step.recheck_at is None else max(step.recheck_at - workflow.now(), SHORTEST)
+        try:
+            await workflow.wait_condition(self._disturbed, timeout=deadline, timeout_summary=step.message[:SUMMARY])
+        except TimeoutError:
+            self._state = progress.after_timeout(self._state, step.verb, workflow.now())
+            return
+        if self._waiting is not None and self._waiting.handle.done():
+            waiting, self._waiting = self._waiting, None
+            result = await waiting.handle
+            self._state = CALLS[waiting.verb].fold(self._state, result, workflow.now())
+
+    def _wait_for(self, step: Step) -> None:
+        if step.verb is Verb.WAIT:
+            self._abandon()
+            return
+        argument = CALLS[step.verb].build(self._state, step)
+        if self._waiting is not None and (self._waiting.verb, self._waiting.input) == (step.verb, argument):
+            return
+        self._abandon()
+        self._waiting = Waiting(step.verb, argument, self._start(step, argument))
+
+    def _disturbed(self) -> bool:
+        return bool(self._inbox) or (self._waiting is not None and self._waiting.handle.done())
+
+    def _abandon(self) -> None:
+        if self._waiting is not None:
+            self._waiting.handle.add_done_callback(_unheeded)
+            self._waiting.handle.cancel()
+            self._waiting = None
+
+    def _continue_as_new_if_due(self) -> None:
+        info = workflow.info()
+        long = info.get_current_history_length() >= self._state.max_events
+        if (long or info.is_continue_as_new_suggested()) and not self._inbox:
+            self._abandon()
+            workflow.continue_as_new(self._state)
+
+
+def _unheeded(handle: asyncio.Task[Any]) -> None:
+    """Take note of how a wait ended that nobody waits for any more."""
+    if not handle.cancelled():
+        handle.exception()
