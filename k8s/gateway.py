@@ -49,6 +49,7 @@ class _Cause(msgspec.Struct):
 
 
 class _Details(msgspec.Struct):
+    name: str | None = None
     causes: list[_Cause] | None = None
     retryAfterSeconds: float | None = None  # noqa: N815 - the name on the wire
 
@@ -56,6 +57,7 @@ class _Details(msgspec.Struct):
 class _Status(msgspec.Struct):
     message: str | None = None
     reason: str | None = None
+    code: int | None = None
     details: _Details | None = None
 
 
@@ -86,7 +88,18 @@ def error_from(status: int, body: bytes, *, request: str = "", retry_after: str 
         causes=[errors.Cause(c.reason or "", c.message or "", c.field or "") for c in details.causes or ()],
         retry_after=wait,
         request=request,
+        name=details.name or "",
     )
+
+
+def stream_error(body: bytes, *, request: str = "") -> errors.ClusterError:
+    """Translate the object of an ERROR event, a Status whose code stands in for the HTTP status."""
+    try:
+        answer = msgspec.json.decode(body, type=_Status)
+    except (msgspec.DecodeError, RecursionError):
+        answer = _Status()
+    expired = answer.reason in {"Expired", "Gone"}
+    return error_from(answer.code or (410 if expired else 500), body, request=request)
 
 
 class Gateway:
