@@ -1,1 +1,3 @@
 """Side effects, one verb each, each safe to repeat."""
+
+PART_OF = "sickbay"

@@ -74,6 +74,7 @@ class ClusterError(SickbayError):
         causes: ``details.causes`` of the Status object.
         retry_after: seconds the server asks to wait, or None.
         request: ``"VERB path"`` of what was refused.
+        name: of the object that the answer is about; ``""`` for a NotFound means that the whole type is not served.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class ClusterError(SickbayError):
         causes: Sequence[Cause] = (),
         retry_after: float | None = None,
         request: str = "",
+        name: str = "",
     ) -> None:
         super().__init__(f"{request}: {status} {reason}: {message}" if request else f"{status} {reason}: {message}")
         self.status = status
@@ -93,6 +95,7 @@ class ClusterError(SickbayError):
         self.causes = tuple(causes)
         self.retry_after = retry_after
         self.request = request
+        self.name = name
 
 
 class BadRequest(ClusterError):
