@@ -1,1 +1,3 @@
 """The only door to Kubernetes."""
+
+PART_OF = "sickbay"

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from sickbay.model.incident import Ask, IncidentState, ProbeStage, ReleaseStage, User, UserState, Verdict
-from sickbay.model.observation import Health
+from sickbay.model.observation import Health, Reason
 from sickbay.model.record import Phase
 from sickbay.policy.steps import Step, Verb
 
@@ -25,6 +25,9 @@ RETRY: Final = timedelta(minutes=1)
 
 HOURLY: Final = timedelta(hours=1)
 """A Held incident is told when it is admitted, and reads its record all the same."""
+
+ON_ITS_WORD: Final = frozenset({Reason.PERSON, Reason.ORPHAN})
+"""Reasons that no source object repeats: a fence for one of these is never provisional."""
 
 REMINDER: Final = timedelta(days=1)
 """How often a person who is waited for is reminded."""
@@ -71,7 +74,7 @@ def next_step(state: IncidentState, now: datetime) -> Step:
             message="keeps new allocations off the device",
         )
     # Nothing bad was ever read live, and Healthy lasts: the fence was provisional, nobody was moved.
-    if not state.verified and _stable(state, now):
+    if not state.verified and state.reason not in ON_ITS_WORD and _stable(state, now):
         return _cleared(state, "never bad in a live reading, and fresh Healthy lasts")
     if not _free(state, now):
         return _evacuate(state, now)

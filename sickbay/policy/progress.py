@@ -142,7 +142,7 @@ def after_read(state: IncidentState, reading: Reading, now: datetime) -> Inciden
         # What a person or a Lease said is verified by the same word as any other: bad, read live.
         changes |= {} if state.verified else {"verified": True, "unsaid": True}
     state = state.model_copy(update=changes)
-    return _after_release_reading(state, reading, now)
+    return _after_pass(state, reading, now)
 
 
 def _written(before: tuple[Observation, ...], after: tuple[Observation, ...]) -> bool:
@@ -160,36 +160,43 @@ def _hardware(state: IncidentState, reading: Reading) -> dict[str, object]:
     return {"addressable": reading.hardware_unique, "swapped": reading.hardware_id != state.hardware_id}
 
 
-def _after_release_reading(state: IncidentState, reading: Reading, now: datetime) -> IncidentState:
-    """Let a reading during a release confirm it or call it off."""
-    if state.release is ReleaseStage.NONE:
+def _after_pass(state: IncidentState, reading: Reading, now: datetime) -> IncidentState:
+    """Let a reading after a passed probe, or during a release, confirm it or call it off.
+
+    What was still said when the probe was sent is outvoted by its pass; anything else is news.
+    """
+    if state.release is ReleaseStage.NONE and state.verdict is not Verdict.PASS:
         return state
     outvoted = {(o.source.uid, o.digest) for o in state.overruled}
-    news = [
-        o for o in reading.observations if o.health is Health.UNHEALTHY and (o.source.uid, o.digest) not in outvoted
-    ]
-    if not news and not state.swapped:
-        if state.release is ReleaseStage.OPENED:
-            return state.model_copy(update={"release": ReleaseStage.READ})
-        return state
-    gone = state.release in {ReleaseStage.DELETED, ReleaseStage.GONE}
-    attempts = state.attempts + 1
-    return state.model_copy(
-        update={
-            "release": ReleaseStage.NONE,
-            "outcome": None,
-            "verdict": None if news else state.verdict,
-            "verified": state.verified or bool(news),
-            "attempts": attempts,
-            "next_probe_at": now + pause_after(state, attempts),
-            # A fence that is gone is put back under the next number; one that still stands is made sure of again.
-            "fence_allotted": not gone,
-            "fenced_at": None,
-            "users_at": None,
-            "unsaid": True,
-            "timeline": _told(state, state.phase, "bad news during the release: it is called off", now),
-        }
+    news = any(
+        o.health is Health.UNHEALTHY and (o.source.uid, o.digest) not in outvoted for o in reading.observations
     )
+    if news or (state.swapped and state.release is not ReleaseStage.NONE):
+        return _called_off(state, now, news=news)
+    if state.release is ReleaseStage.OPENED:
+        return state.model_copy(update={"release": ReleaseStage.READ})
+    return state
+
+
+def _called_off(state: IncidentState, now: datetime, *, news: bool) -> IncidentState:
+    """Go back to Quarantined with a longer pause."""
+    attempts = state.attempts + 1
+    changes: dict[str, object] = {
+        "release": ReleaseStage.NONE,
+        "outcome": None,
+        "verdict": None if news else state.verdict,
+        "verified": state.verified or news,
+        "attempts": attempts,
+        "next_probe_at": now + pause_after(state, attempts),
+        "users_at": None,
+        "unsaid": True,
+        "timeline": _told(state, state.phase, "bad news after the probe passed: no release", now),
+    }
+    if state.release is not ReleaseStage.NONE:
+        # A fence that is gone is put back under the next number; one that still stands is made sure of again.
+        gone = state.release in {ReleaseStage.DELETED, ReleaseStage.GONE}
+        changes |= {"fence_allotted": not gone, "fenced_at": None}
+    return state.model_copy(update=changes)
 
 
 def pause_after(state: IncidentState, attempts: int) -> timedelta:

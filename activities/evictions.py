@@ -1,0 +1,68 @@
+"""Move a user off the device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from activities.effect import effect
+from activities.guard import own_record
+from k8s.clock import utc_now
+from k8s.control import ControlMap
+from k8s.evictions import evict, leaving, read_pod
+from k8s.gateway import Gateway
+from k8s.records import Records
+from k8s.slots import EvictionSlots
+from k8s.users import UserLists
+from sickbay.model.base import tamed
+from sickbay.model.contracts import Activity, Evicted, EvictionOutcome, EvictUser
+from sickbay.policy.evictions import Refused
+
+
+class EvictionActivities:
+    """One eviction at a time, within the cluster's cap."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        records: Records,
+        users: UserLists,
+        slots: EvictionSlots,
+        *,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._gateway = gateway
+        self._records = records
+        self._users = users
+        self._slots = slots
+        self._control = ControlMap(gateway)
+        self._now = now
+
+    @effect(Activity.EVICT_USER)
+    async def evict_user(self, step: EvictUser) -> Evicted:
+        """Evict the pod, if it still holds the device and the cluster's cap lets it.
+
+        Safe to repeat because a pod that is terminating or gone is not evicted again, the uid is a precondition, and a
+        slot that is held is not taken twice.
+        """
+        await own_record(self._records, step.target)
+        user = step.user
+        control = await self._control.read()
+        if control.paused_at(self._now()):
+            why = f"Sickbay was paused by {control.who or 'somebody'}: {control.why or 'no reason given'}"
+            return Evicted(uid=user.uid, outcome=EvictionOutcome.BUSY, message=tamed(why))
+        if not await self._users.holds(step.target.device, user.uid):
+            return Evicted(uid=user.uid, outcome=EvictionOutcome.GONE, message="holds the device no longer")
+        # A pod on its way out needs no slot; one that we took for it before is given back when it is gone.
+        pod = await read_pod(self._gateway, user.namespace, user.name, user.uid)
+        why = leaving(pod)
+        if pod is None or why:
+            return Evicted(uid=user.uid, outcome=EvictionOutcome.GONE, message=why)
+        key = step.target.effect_key(f"evict/{user.uid}", 1)
+        ruling = await self._slots.take(user, step.target, effect_key=key, limit=step.limits.at_once)
+        if isinstance(ruling, Refused):
+            return Evicted(uid=user.uid, outcome=EvictionOutcome.BUSY, message=ruling.message)
+        evicted = await evict(self._gateway, pod)
+        if evicted.outcome is not EvictionOutcome.ACCEPTED:
+            await self._slots.give_back(user.uid)  # a pod that stays must not keep others waiting
+        return evicted

@@ -1,0 +1,39 @@
+"""Read a device live."""
+
+from __future__ import annotations
+
+from activities.effect import effect
+from activities.guard import own_record
+from k8s.readings import Readings
+from k8s.records import Records
+from sickbay.model.contracts import Activity, ReadDevice, Reading
+from sickbay.model.observation import SourceRef
+from sickbay.model.record import Record
+
+
+class ReadingActivities:
+    """What an incident reads."""
+
+    def __init__(self, records: Records, readings: Readings) -> None:
+        self._records = records
+        self._readings = readings
+
+    @effect(Activity.READ_DEVICE)
+    async def read_device(self, step: ReadDevice) -> Reading:
+        """Read what is said of the device now, past every cache.
+
+        Safe to repeat because it changes nothing.
+        """
+        record = await own_record(self._records, step.target)
+        reading = await self._readings.read(
+            step.target.device,
+            node=step.node or record.spec.node,
+            sources=(*step.sources, *_sources(record)),
+            attribute=step.attribute,
+        )
+        admission = {"admitted": record.admitted, "admission_numbers": record.spec.admission.numbers}
+        return reading.model_copy(update=admission)
+
+
+def _sources(record: Record) -> tuple[SourceRef, ...]:
+    return tuple(SourceRef(kind=s.kind, namespace=s.namespace, name=s.name, uid=s.uid) for s in record.spec.sources)

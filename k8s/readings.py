@@ -1,0 +1,167 @@
+"""One live reading of a device, past every cache."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+import structlog
+
+from k8s import claims
+from k8s.gateway import Gateway
+from k8s.hardware import identify
+from k8s.listings import ClaimLister, Claims, SliceLister
+from k8s.reading import Reader, Undecodable
+from k8s.resources import LEASES, NODES, PODS
+from k8s.wire import Lease, Object, Pod
+from sickbay import errors
+from sickbay.model.base import tamed
+from sickbay.model.contracts import Reading
+from sickbay.model.device import DeviceKey
+from sickbay.model.observation import Health, Observation, Reason, SourceRef
+
+log = structlog.get_logger(__name__)
+
+LEASE_NAMESPACE: Final = "kube-node-lease"
+"""Where kubelets renew their Leases."""
+
+_POD: Final = Reader(Pod)
+_LEASE: Final = Reader(Lease)
+_META: Final = Reader(Object)
+
+
+class Readings:
+    """Reads devices live.
+
+    What it finds is not judged: a Healthy of a node whose Lease stands still is Healthy here, with the Lease's version.
+    """
+
+    def __init__(self, gateway: Gateway, claim_lister: ClaimLister, slice_lister: SliceLister) -> None:
+        self._gateway = gateway
+        self._claims = claim_lister
+        self._slices = slice_lister
+
+    async def read(
+        self, device: DeviceKey, *, node: str = "", sources: Iterable[SourceRef] = (), attribute: str = "uuid"
+    ) -> Reading:
+        """Read what is said of a device now; who reads the record adds its admission.
+
+        Pods of the sources and pods that hold the device are asked, observers and probes too. One that is gone, has
+        another uid, has ended or has no entry for the device says nothing.
+
+        Args:
+            device: the device.
+            node: where it is, as far as is known; else the node of the first pod that reports.
+            sources: objects that spoke of it before.
+            attribute: that names the hardware.
+
+        Raises:
+            ClusterError, ClusterUnavailable: something could not be read, so the reading is none.
+        """
+        held, slices = await asyncio.gather(self._claims.get(), self._slices.get(device.driver))
+        users = claims.users_of(device, held.of(device))
+        pods = {(u.namespace, u.name, u.uid) for u in users if u.resource == "pods"}
+        pods |= {(s.namespace, s.name, s.uid) for s in sources if s.kind == "Pod"}
+        told = await asyncio.gather(*(self._said(*pod, device, held) for pod in pods))
+        observations = sorted((o for o in told if o is not None), key=_worst_first)
+        node = node or next((o.node for o in observations if o.node), "")
+        lease_version, node_gone = await asyncio.gather(self._lease_version(node), self._node_gone(node))
+        hardware = identify(slices, device, attribute)
+        worst = observations[0] if observations else None
+        return Reading(
+            health=worst.health if worst else None,
+            reason=worst.reason if worst else Reason.REPORTED,
+            message=worst.message if worst else "",
+            observations=tuple(observations),
+            lease_version=lease_version,
+            node_gone=node_gone,
+            hardware_id=hardware.id,
+            hardware_unique=hardware.unique,
+        )
+
+    async def _said(self, namespace: str, name: str, uid: str, device: DeviceKey, held: Claims) -> Observation | None:
+        try:
+            data = await self._gateway.request("GET", PODS.path(namespace, name))
+        except errors.NotFound:
+            return None
+        try:
+            pod = _POD(data).value
+        except Undecodable as error:
+            log.warning("pod_undecodable", namespace=namespace, name=name, error=str(error))
+            return _undecodable(_META(data).value, uid, device)
+        return observation(pod, device, held) if pod.metadata.uid == uid else None
+
+    async def _lease_version(self, node: str) -> str:
+        if not node:
+            return ""
+        try:
+            data = await self._gateway.request("GET", LEASES.path(LEASE_NAMESPACE, node))
+        except errors.NotFound:
+            return ""
+        return _LEASE(data).value.metadata.resource_version
+
+    async def _node_gone(self, node: str) -> bool:
+        """Whether the node no longer exists; of a node that is not named nothing is known."""
+        if not node:
+            return False
+        try:
+            await self._gateway.request("GET", NODES.path(name=node))
+        except errors.NotFound:
+            return True
+        return False
+
+
+def observation(pod: Pod, device: DeviceKey, held: Claims) -> Observation | None:
+    """Tell what a pod says of a device: the worst of its entries, None if it has none or has ended."""
+    if pod.terminal:
+        return None
+    entries = claims.readings(pod, held.by_name, cluster=device.cluster)
+    said = [
+        (health, reason, entry.message)
+        for entry in entries
+        for health, reason in (health_of(entry.health),)
+        # Of devices that cannot be told apart kubelet may have dropped the bad one: their Healthy proves nothing.
+        if device in entry.devices and (entry.exact or health is not Health.HEALTHY)
+    ]
+    if not said:
+        return None
+    health, reason, message = max(said, key=lambda one: one[0].severity)
+    return Observation(
+        device=device,
+        source=_source(pod),
+        resource_version=pod.metadata.resource_version,
+        health=health,
+        reason=reason,
+        message=tamed(message),
+        node=pod.spec.node_name,
+    )
+
+
+def health_of(word: str) -> tuple[Health, Reason]:
+    """Read a health word; any but the three is Unknown."""
+    try:
+        return Health(word), Reason.REPORTED
+    except ValueError:
+        return Health.UNKNOWN, Reason.UNLISTED_HEALTH
+
+
+def _undecodable(item: Object, uid: str, device: DeviceKey) -> Observation | None:
+    if item.metadata.uid != uid:
+        return None
+    return Observation(
+        device=device,
+        source=_source(item),
+        resource_version=item.metadata.resource_version,
+        health=Health.UNKNOWN,
+        reason=Reason.UNDECODABLE,
+    )
+
+
+def _source(item: Object) -> SourceRef:
+    meta = item.metadata
+    return SourceRef(kind="Pod", namespace=meta.namespace, name=meta.name, uid=meta.uid)
+
+
+def _worst_first(said: Observation) -> tuple[int, str, str]:
+    return (-said.health.severity, said.source.namespace, said.source.name)

@@ -1,0 +1,187 @@
+"""Whole stories of incidents: random words, readings and verdicts, through ladder and progress alone."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sickbay.model import contracts as c
+from sickbay.model.incident import IncidentState, ProbeStage, ReleaseStage, User, UserState, Verdict
+from sickbay.model.observation import Health
+from sickbay.model.record import Phase
+from sickbay.policy import progress
+from sickbay.policy.ladder import next_step
+from sickbay.policy.steps import Step, Verb
+from tests.builders import NOW, incident, observation, reading, seconds, user
+
+LONGEST: Final = 2000
+"""Steps within which every story must have ended once the world is kind."""
+
+
+class Story:
+    """One incident in a world that answers as it is told; the chaos comes from ``draw``."""
+
+    def __init__(self, draw: Any, **facts: Any) -> None:
+        self.draw = draw
+        self.kind = False
+        self.now: datetime = NOW
+        self.state: IncidentState = incident(**facts)
+        self.version = 100
+        self.lease = 1
+        self.fences: set[int] = set()
+        self.proved = False
+        self.released_proved: bool | None = None
+        self.last: Step | None = None
+        self.users: list[User] = [user(may_move=draw(st.booleans()))] if draw(st.booleans()) else []
+
+    def maybe(self) -> bool:
+        """Something bad happens, unless the world has become kind."""
+        return not self.kind and bool(self.draw(st.booleans()))
+
+    def turn(self) -> bool:
+        """Run one turn as the workflow does; say whether the story has ended."""
+        if self.maybe() and self.draw(st.integers(0, 3)) == 0:
+            self.say()
+        step = next_step(self.state, self.now)
+        self.last = step
+        if step.verb is Verb.END:
+            return True
+        self.state = progress.enter(self.state, step, self.now)
+        self.now += seconds(0.1)
+        if self.state.unsaid and step.verb not in {Verb.READ, Verb.OPEN_RELEASE, Verb.CLOSE}:
+            self.state = self.state.model_copy(update={"unsaid": False})
+            return False
+        getattr(self, f"do_{step.verb.name.lower()}")(step)
+        return False
+
+    def say(self) -> None:
+        """Let the watcher or the leader say something."""
+        if self.draw(st.booleans()) and not self.state.admitted:
+            self.state = progress.admitted(self.state, c.Admitted(by="guard"), self.now)
+            return
+        health = self.draw(st.sampled_from(Health))
+        lost = self.draw(st.booleans()) and bool(self.fences)
+        if lost:
+            self.fences.clear()
+        self.state = progress.heard(self.state, c.Observed(health=health, fence_lost=lost), self.now)
+
+    def do_read(self, _: Step) -> None:
+        """Read something."""
+        self.lease += 1
+        health = self.draw(st.sampled_from([None, *Health])) if self.maybe() else None
+        if health is Health.UNHEALTHY:
+            self.proved = False
+        if self.maybe():
+            self.version += 1
+        said = () if health is None else (observation(health, resource_version=str(self.version)),)
+        admitted = self.kind or self.state.admitted
+        read = reading(health, observations=said, lease_version=str(self.lease), admitted=admitted)
+        self.state = progress.after_read(self.state, read, self.now)
+
+    def do_fence(self, _: Step) -> None:
+        """Put the fence, or find it gone."""
+        number = self.state.fence_number
+        if self.state.fence_uid == f"rule-{number}" and number not in self.fences:
+            self.state = progress.after_fenced(self.state, c.Fenced(lost=True), self.now)
+            return
+        self.fences.add(number)
+        self.state = progress.after_fenced(self.state, c.Fenced(uid=f"rule-{number}"), self.now)
+
+    def do_list_users(self, _: Step) -> None:
+        """List the users: those that were known, and those that are there."""
+        here = {u.uid for u in self.users}
+        known = [u if u.uid in here else u.model_copy(update={"state": UserState.REPLACED}) for u in self.state.users]
+        new = [u for u in self.users if u.uid not in {k.uid for k in known}]
+        self.state = progress.after_users(self.state, c.Users(users=(*known, *new)), self.now)
+
+    def do_await_users(self, step: Step) -> None:
+        """Wait: who has gone is told, and a kind world lets all users go; otherwise the time runs out."""
+        if self.kind:
+            self.users = []
+        here = {u.uid for u in self.users}
+        if any(u.state.holds and u.uid not in here for u in self.state.users):
+            self.do_list_users(step)
+            return
+        self.do_wait(step)
+
+    def do_evict(self, step: Step) -> None:
+        """Evict, with any answer."""
+        assert step.user is not None
+        assert self.state.fenced_at is not None
+        outcome = self.draw(st.sampled_from(c.EvictionOutcome)) if self.maybe() else c.EvictionOutcome.ACCEPTED
+        if outcome is c.EvictionOutcome.ACCEPTED:
+            self.users = []
+        answer = c.Evicted(uid=step.user.uid, outcome=outcome)
+        self.state = progress.after_evicted(self.state, answer, self.now)
+
+    def do_start_probe(self, _: Step) -> None:
+        """Send a probe; its fence must stand."""
+        assert self.state.fence_number in self.fences or not self.kind
+        self.state = progress.after_probe_started(self.state, "held" if self.maybe() else "", self.now)
+
+    def do_await_probe(self, _: Step) -> None:
+        """Judge it."""
+        verdict = self.draw(st.sampled_from(Verdict)) if self.maybe() else Verdict.PASS
+        self.proved = verdict is Verdict.PASS
+        self.state = progress.after_verdict(self.state, c.ProbeVerdict(verdict=verdict), self.now)
+
+    def do_stop_probe(self, _: Step) -> None:
+        """Remove it."""
+        self.state = progress.after_probe_stopped(self.state, self.now)
+
+    def do_open_release(self, _: Step) -> None:
+        """Remember on what ground the release began."""
+        self.released_proved = self.proved
+
+    def do_unlatch(self, step: Step) -> None:
+        """Take the finalizer off."""
+        self.state = progress.after_release_step(self.state, step.verb)
+
+    def do_delete_fence(self, step: Step) -> None:
+        """Delete the fence."""
+        self.fences.discard(self.state.fence_number)
+        self.state = progress.after_release_step(self.state, step.verb)
+
+    def do_await_fence_gone(self, step: Step) -> None:
+        """See it gone."""
+        self.state = progress.after_release_step(self.state, step.verb)
+
+    def do_close(self, _: Step) -> None:
+        """Close the record."""
+        self.state = self.state.model_copy(update={"closed": True})
+
+    def do_wait(self, step: Step) -> None:
+        """Let the deadline pass."""
+        assert step.recheck_at is not None, "a wait without a deadline never ends by itself"
+        self.now = max(self.now + seconds(1), step.recheck_at)
+        self.state = progress.after_timeout(self.state, step.verb, self.now)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.data())
+def test_no_story_goes_wrong(data: st.DataObject) -> None:
+    """No device is released unproved, none is left fenced by an ended incident, and every kind world ends the story."""
+    story = Story(data.draw, admitted=data.draw(st.booleans()), severity=data.draw(st.sampled_from(list(Health)[1:])))
+    for _ in range(data.draw(st.integers(0, 60))):
+        if story.turn():
+            break
+    story.kind = True
+    # A person has done what was asked.
+    story.state = story.state.model_copy(update={"attempts": 0, "inconclusive": 0})
+    for _ in range(LONGEST):
+        if story.turn():
+            break
+    else:
+        raise AssertionError(f"still {story.last} after {LONGEST} steps")
+    outcome = story.state.outcome
+    assert outcome in {Phase.RELEASED, Phase.CLEARED}
+    assert story.fences == set()
+    if outcome is Phase.RELEASED:
+        assert story.released_proved
+    if outcome is Phase.CLEARED:
+        assert not story.state.verified or story.state.fence_number == 0
+    assert story.state.probe is not ProbeStage.STARTED
+    assert story.state.release in {ReleaseStage.NONE, ReleaseStage.GONE}
