@@ -290,12 +290,8 @@ def _recover(state: IncidentState, now: datetime) -> Step:
             else "lets the device rest",
             recheck_at=due,
         )
-    return Step(
-        verb=Verb.START_PROBE,
-        phase=Phase.PROBING,
-        reason="Probe",
-        message=f"sends probe {state.probe_number + 1} to it",
-    )
+    number = state.probe_number + (state.probe is ProbeStage.NONE)
+    return Step(verb=Verb.START_PROBE, phase=Phase.PROBING, reason="Probe", message=f"sends probe {number} to it")
 
 
 def _passed(state: IncidentState, now: datetime) -> Step:

@@ -168,9 +168,7 @@ def _after_pass(state: IncidentState, reading: Reading, now: datetime) -> Incide
     if state.release is ReleaseStage.NONE and state.verdict is not Verdict.PASS:
         return state
     outvoted = {(o.source.uid, o.digest) for o in state.overruled}
-    news = any(
-        o.health is Health.UNHEALTHY and (o.source.uid, o.digest) not in outvoted for o in reading.observations
-    )
+    news = any(o.health is Health.UNHEALTHY and (o.source.uid, o.digest) not in outvoted for o in reading.observations)
     if news or (state.swapped and state.release is not ReleaseStage.NONE):
         return _called_off(state, now, news=news)
     if state.release is ReleaseStage.OPENED:

@@ -22,9 +22,9 @@ def title(state: IncidentState) -> str:
 
 def details(state: IncidentState, step: Step, now: datetime) -> str:
     """Say in Markdown where the incident stands, what it waits for and until when, and what happened so far."""
-    until = "" if step.recheck_at is None else f" until {_clock(step.recheck_at)}"
+    check = "" if step.recheck_at is None else f" (next check {_clock(step.recheck_at)})"
     lines = [
-        f"## {state.phase}: {tamed(step.message)}{until}",
+        f"## {state.phase}: {tamed(step.message)}{check}",
         "",
         *([f"**A person is asked ({state.ask.reason}):** {tamed(state.ask.remedy, 400)}", ""] if state.ask else []),
         "| | |",

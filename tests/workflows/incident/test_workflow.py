@@ -115,7 +115,7 @@ async def test_bad_news_during_release_calls_it_off(time_skipping: WorkflowEnvir
     world = World()
     world.health = None
     handle: list[Handle] = []
-    said = []
+    said: list[bool] = []
 
     def bad() -> None:
         if not said:

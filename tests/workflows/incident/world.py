@@ -46,7 +46,7 @@ class World:
         self.closed: c.CloseRecord | None = None
         self.statuses: list[c.WriteStatus] = []
         self.done: Counter[str] = Counter()
-        self.on: dict[c.Activity, Callable[[], None]] = {}
+        self.on: dict[c.Activity, Callable[[], object]] = {}
         self.before_gone: Callable[[], Awaitable[None]] | None = None
         self._changed = asyncio.Event()
 
