@@ -1,0 +1,1 @@
+"""Tests of the lab: what everything else is tested on."""
