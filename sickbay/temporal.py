@@ -1,0 +1,306 @@
+"""The only door to Temporal outside workflows and workers.
+
+Connecting is left to the first call, so that a process starts without Temporal. Whatever keeps a call from being
+answered is `TemporalUnavailable`; that a workflow is not there, or is already there, is an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Final, TypeVar
+
+from temporalio.api.sdk.v1 import WorkflowMetadata
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
+from temporalio.client import Client, TLSConfig, WorkflowExecutionStatus, WorkflowQueryFailedError
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from sickbay.errors import TemporalUnavailable
+from sickbay.model.base import Payload, tamed
+from sickbay.model.contracts import ADMITTED_SIGNAL, INCIDENT_WORKFLOW, OBSERVE_SIGNAL, Admitted, Observed, Queue
+from sickbay.model.incident import IncidentState
+
+T = TypeVar("T")
+
+CALL_TIMEOUT: Final = timedelta(seconds=5)
+"""For one call, connecting and the client's own retries included."""
+
+TASK_TIMEOUT: Final = timedelta(seconds=5)
+"""Workflow task time-out: an eagerly started task that died with its process is given out again after this (the
+default is 10 s). Shorter ones expire on a busy server."""
+
+SUMMARY_BYTES: Final = 200
+"""Temporal's documented bound of a static summary."""
+
+METADATA_QUERY: Final = "__temporal_workflow_metadata"
+"""The query behind a workflow's details in the Temporal UI."""
+
+RUN_MEMO: Final = "run"
+RECORD_MEMO: Final = "record"
+
+
+class StartOutcome(StrEnum):
+    """Answer to a start."""
+
+    STARTED = "Started"
+    ALREADY_RUNNING = "AlreadyRunning"
+    """Its id is in use by an open workflow."""
+
+
+class Standing(StrEnum):
+    """Whether an incident's workflow is there."""
+
+    NOT_FOUND = "NotFound"
+    """Never started, or past the namespace's retention."""
+    RUNNING = "Running"
+    CLOSED = "Closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What Temporal knows of the last workflow of an incident id.
+
+    Attributes:
+        run: number of the run in its record; None if it cannot be read.
+        record_uid: uid of that record; None if it cannot be read.
+    """
+
+    standing: Standing
+    run: int | None = None
+    record_uid: str | None = None
+
+
+class Temporal:
+    """One Temporal namespace."""
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        namespace: str = "default",
+        tls: TLSConfig | bool = False,
+        api_key: str | None = None,
+        eager: bool = False,
+    ) -> None:
+        """Prepare; the first call connects.
+
+        Args:
+            address: ``host:port`` of the frontend.
+            namespace: of the incidents.
+            tls: whether and how to speak TLS.
+            api_key: of Temporal Cloud.
+            eager: ask that the first task of a new workflow be given to a worker on this very client (see `client`),
+                which saves a round trip; without such a worker the server ignores it.
+        """
+        self._address = address
+        self._namespace = namespace
+        self._tls = tls
+        self._api_key = api_key
+        self._eager = eager
+        self._client: Client | None = None
+        self._connecting = asyncio.Lock()
+
+    async def client(self) -> Client:
+        """Give the connected client, for workers of this process: a lazy one cannot serve them.
+
+        Raises:
+            TemporalUnavailable: it cannot be connected now; call again.
+        """
+        return await self._answered(_itself)
+
+    @property
+    def where(self) -> str:
+        """Frontend and namespace, for messages."""
+        return f"{self._address}, namespace {self._namespace!r}"
+
+    async def namespace_id(self) -> str:
+        """Read the id of the namespace: a new database has a new one.
+
+        Raises:
+            TemporalUnavailable: no answer, or there is no such namespace.
+        """
+        request = DescribeNamespaceRequest(namespace=self._namespace)
+        answer = await self._answered(lambda c: c.workflow_service.describe_namespace(request, timeout=CALL_TIMEOUT))
+        return answer.namespace_info.id
+
+    async def reachable(self) -> bool:
+        """Say whether the namespace answers now."""
+        try:
+            await self.namespace_id()
+        except TemporalUnavailable:
+            return False
+        return True
+
+    async def start_incident(self, state: IncidentState) -> StartOutcome:
+        """Start the workflow that a record names; one that runs under that id is left alone.
+
+        The id is a name and the record is the lock, so a closed workflow of the same id is no obstacle.
+
+        Raises:
+            TemporalUnavailable: no answer; it may have been started all the same.
+        """
+        target = state.target
+        try:
+            await self._answered(
+                lambda client: client.start_workflow(
+                    INCIDENT_WORKFLOW,
+                    state,
+                    id=target.incident,
+                    task_queue=Queue.INCIDENT.of(target.device.cluster),
+                    id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+                    id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+                    task_timeout=TASK_TIMEOUT,
+                    memo={RUN_MEMO: target.run, RECORD_MEMO: target.record_uid},
+                    static_summary=_summary(state),
+                    static_details=_details(state),
+                    request_eager_start=self._eager,
+                    rpc_timeout=CALL_TIMEOUT,
+                )
+            )
+        except WorkflowAlreadyStartedError:
+            return StartOutcome.ALREADY_RUNNING
+        return StartOutcome.STARTED
+
+    async def describe(self, incident: str) -> Described:
+        """Tell whether an incident's workflow runs, by its id; visibility lags and is never asked.
+
+        Raises:
+            TemporalUnavailable: no answer.
+        """
+        try:
+            description = await self._answered(
+                lambda client: client.get_workflow_handle(incident).describe(rpc_timeout=CALL_TIMEOUT)
+            )
+        except _NotFoundError:
+            return Described(Standing.NOT_FOUND)
+        except ValueError:
+            # A status this client does not know, such as Paused (8): somebody keeps it, so it is not ours to start.
+            return Described(Standing.RUNNING)
+        running = description.status in {WorkflowExecutionStatus.RUNNING, None}
+        try:
+            memo = await description.memo()
+        except (ValueError, RuntimeError):  # payloads of another converter
+            memo = {}
+        run, record_uid = memo.get(RUN_MEMO), memo.get(RECORD_MEMO)
+        return Described(
+            Standing.RUNNING if running else Standing.CLOSED,
+            run=run if isinstance(run, int) else None,
+            record_uid=record_uid if isinstance(record_uid, str) else None,
+        )
+
+    async def headline(self, incident: str) -> str:
+        """Read where an incident says it stands, what it does or waits for and why; ``""`` if it cannot be asked now.
+
+        It is the first line of the details that the Temporal UI shows, and takes a worker to answer.
+        """
+        try:
+            metadata = await self._answered(
+                lambda client: client.get_workflow_handle(incident).query(
+                    METADATA_QUERY, result_type=WorkflowMetadata, rpc_timeout=CALL_TIMEOUT
+                )
+            )
+        except (TemporalUnavailable, _NotFoundError, WorkflowQueryFailedError):
+            return ""
+        return str(metadata.current_details).partition("\n")[0].lstrip("# ")
+
+    async def observe(self, incident: str, observed: Observed) -> bool:
+        """Tell an incident that something was said; False if it does not run.
+
+        Raises:
+            TemporalUnavailable: no answer; the signal may have arrived.
+        """
+        return await self._signal(incident, OBSERVE_SIGNAL, observed)
+
+    async def admitted(self, incident: str, admitted: Admitted) -> bool:
+        """Tell an incident that it may act; False if it does not run.
+
+        Raises:
+            TemporalUnavailable: no answer; the signal may have arrived.
+        """
+        return await self._signal(incident, ADMITTED_SIGNAL, admitted)
+
+    async def _signal(self, incident: str, signal: str, argument: Payload) -> bool:
+        try:
+            await self._answered(
+                lambda client: client.get_workflow_handle(incident).signal(signal, argument, rpc_timeout=CALL_TIMEOUT)
+            )
+        except _NotFoundError:
+            return False
+        return True
+
+    async def _answered(self, call: Callable[[Client], Awaitable[T]]) -> T:
+        """Translate what keeps a call from being answered; the only place that knows RPC errors."""
+        try:
+            async with asyncio.timeout(CALL_TIMEOUT.total_seconds()):
+                return await call(await self._connected())
+        except RPCError as error:
+            if error.status is RPCStatusCode.NOT_FOUND and not _is_about_namespace(error):
+                raise _NotFoundError(str(error)) from error
+            raise TemporalUnavailable(f"Temporal at {self.where}: {error.status.name}: {error.message}") from error
+        except TimeoutError as error:
+            seconds = CALL_TIMEOUT.total_seconds()
+            raise TemporalUnavailable(f"Temporal at {self.where}: no answer in {seconds:g} s") from error
+        except RuntimeError as error:
+            # It has no class of its own.
+            if not str(error).startswith("Failed client connect"):
+                raise
+            told = re.search(r'message: "([^"]+)"', str(error))
+            cause = told[1] if told else str(error)
+            raise TemporalUnavailable(f"Temporal at {self.where}: cannot connect: {cause}") from error
+
+    async def _connected(self) -> Client:
+        if self._client is None:
+            async with self._connecting:
+                if self._client is None:
+                    self._client = await Client.connect(
+                        self._address,
+                        namespace=self._namespace,
+                        tls=self._tls,
+                        api_key=self._api_key,
+                        connect_timeout=CALL_TIMEOUT,
+                        data_converter=pydantic_data_converter,
+                    )
+        return self._client
+
+
+async def _itself(client: Client) -> Client:
+    return client
+
+
+class _NotFoundError(Exception):
+    """No workflow of that id, or none that runs."""
+
+
+def _is_about_namespace(error: RPCError) -> bool:
+    """A namespace that is not there makes every workflow look lost, and must not start one anew."""
+    return any("NamespaceNotFound" in detail.type_url for detail in error.grpc_status.details)
+
+
+def _summary(state: IncidentState) -> str:
+    device = state.target.device
+    text = tamed(f"{device.device} on {state.node or device.pool}: {state.severity} ({state.reason})", SUMMARY_BYTES)
+    return text.encode()[:SUMMARY_BYTES].decode(errors="ignore")
+
+
+def _details(state: IncidentState) -> str:
+    """What does not change, for the page of the workflow in Temporal's UI; cluster texts are escaped."""
+    device = state.target.device
+    facts = {
+        "Device": f"{device.driver} / {device.pool} / {device.device}",
+        "Cluster": device.cluster,
+        "Node": state.node or "unknown",
+        "Hardware": state.hardware_id,
+        "First bad": state.first_bad_at.isoformat(timespec="seconds"),
+        "Said": state.message or str(state.severity),
+        "Record": f"kubectl get dq {device.record_name}",
+        "Policy": f"{state.policy.mode}, {state.policy.digest}",
+        "Run": str(state.target.run),
+    }
+    return "\n".join(f"- **{name}**: {tamed(value)}" for name, value in facts.items())
