@@ -86,6 +86,6 @@ def tamed(text: str, limit: int = UNTRUSTED_LENGTH) -> str:
 
     Control characters become spaces, markup characters of HTML and Markdown links are dropped.
     """
-    flat = "".join(c if c.isprintable() else " " for c in text)
+    flat = text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
     flat = re.sub(r"[<>\[\]`|]", "", flat).replace("://", ":")
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"

@@ -26,7 +26,7 @@ class DeviceKey(Payload):
 
     def __str__(self) -> str:
         """Give the readable form, each part percent-encoded: ``cluster/driver/pool/device``."""
-        return "/".join(quote(part, safe="") for part in (self.cluster, self.driver, self.pool, self.device))
+        return self._text
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -40,6 +40,10 @@ class DeviceKey(Payload):
             raise ValueError(f"{text!r} is not a device; write cluster/driver/pool/device")
         cluster, driver, pool, device = parts
         return cls(cluster=cluster, driver=driver, pool=pool, device=device)
+
+    @cached_property
+    def _text(self) -> str:
+        return "/".join(quote(part, safe="") for part in (self.cluster, self.driver, self.pool, self.device))
 
     @cached_property
     def digest(self) -> str:

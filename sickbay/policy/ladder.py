@@ -211,8 +211,10 @@ def _await_movement(state: IncidentState, holding: list[User], healthy_at: datet
     retries = [u.retry_at for u in holding if u.state is UserState.BLOCKED and u.retry_at is not None]
     recheck = min([*retries, *([healthy_at] if healthy_at else []), now + REMINDER])
     if ask is None:
-        going = _named(holding)
-        return _await_users(Phase.EVACUATING, "AwaitGone", f"waits for {going} to go", recheck)
+        blocked = next((u for u in holding if u.state is UserState.BLOCKED and u.note), None)
+        if blocked is not None:
+            return _await_users(Phase.EVACUATING, "EvictionBlocked", blocked.note, recheck)
+        return _await_users(Phase.EVACUATING, "AwaitGone", f"waits for {_named(holding)} to go", recheck)
     return _await_users(Phase.NEEDS_OPERATOR, ask.reason, ask.remedy, recheck, ask)
 
 

@@ -1,0 +1,6 @@
+"""``python -m sickbay``."""
+
+from sickbay.cli.main import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""``sickbay install``: prepare a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import click
+
+from k8s.gateway import Gateway
+from k8s.install import install as put
+from sickbay import errors
+from sickbay.cli import shared
+from sickbay.settings import Settings
+from workers.checks import installed_name, remedies, require_temporal
+from workers.run import temporal_of
+
+
+@click.command()
+@shared.settings_options(*shared.CLUSTER, *shared.TEMPORAL, *shared.LOG)
+@click.option(
+    "--adopt-namespace",
+    is_flag=True,
+    help="Go on with another Temporal namespace than before: the incidents of the old one will not run again.",
+)
+def install(*, adopt_namespace: bool, **flags: Any) -> None:
+    """Put Sickbay's objects into a cluster: record type, roles, admission policies, probe namespace.
+
+    Needs the rights of a cluster administrator, and Temporal. Safe to repeat; the first time give --cluster NAME.
+    """
+    settings = shared.settings_from(flags)
+    click.echo(asyncio.run(_install(settings, adopt=adopt_namespace)))
+
+
+async def _install(settings: Settings, *, adopt: bool) -> str:
+    namespace_id = await require_temporal(temporal_of(settings))
+    async with await Gateway.connect(kubeconfig=settings.kubeconfig, context=settings.context) as gateway:
+        with remedies(gateway):
+            cluster = settings.cluster or await _recorded(gateway)
+            await put(gateway, cluster=cluster, namespace_id=namespace_id, adopt_namespace=adopt)
+        return f"Sickbay is installed in {gateway.server} as cluster {cluster!r}."
+
+
+async def _recorded(gateway: Gateway) -> str:
+    try:
+        return await installed_name(gateway)
+    except errors.UsageError as error:
+        raise errors.UsageError("this cluster has no name yet; give it one for ever with --cluster NAME") from error

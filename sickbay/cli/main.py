@@ -1,0 +1,116 @@
+"""The command ``sickbay``: finds the sub-command, runs it, and turns errors into one line and an exit status.
+
+Sub-commands are imported when they are called, so that ``--help`` and completion stay fast.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from importlib import import_module
+from typing import Final, NamedTuple, NoReturn
+
+import click
+
+from sickbay.cli.origin import refuse_foreign_packages
+from sickbay.errors import SickbayError
+
+INTERRUPTED: Final = 130
+"""Exit status after Ctrl-C, as shells give it."""
+
+BUG: Final = 70
+"""Exit status of an error that is not ours by intent: ``EX_SOFTWARE`` of sysexits."""
+
+
+class _Command(NamedTuple):
+    """Where a sub-command is, and what the list of commands says of it."""
+
+    module: str
+    help: str
+
+
+COMMANDS: Final = {
+    "run": _Command("sickbay.cli.run", "Watcher and worker in one process: the normal way."),
+    "watcher": _Command("sickbay.cli.run", "Detect, admit, record and fence; start incidents."),
+    "worker": _Command("sickbay.cli.run", "Carry incidents out."),
+    "install": _Command("sickbay.cli.install", "Put Sickbay's objects into a cluster."),
+    "policy": _Command("sickbay.cli.policy", "Check policy files."),
+    "lab": _Command("sickbay.cli.lab", "A real control plane on this machine, to try things on."),
+    "demo": _Command("sickbay.cli.demo", "One incident from fault to release, on a lab of its own."),
+}
+
+
+class _Lazy(click.Group):
+    """A group that imports a sub-command only to run it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's interface
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's interface
+        if cmd_name not in COMMANDS:
+            return None
+        command = getattr(import_module(COMMANDS[cmd_name].module), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's interface
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.help) for name, command in COMMANDS.items()])
+
+
+@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--debug", is_flag=True, envvar="SICKBAY_DEBUG", help="Show tracebacks of errors.")
+@click.version_option(package_name="sickbay", message="%(prog)s %(version)s")
+def sickbay(*, debug: bool) -> None:
+    """Take unhealthy devices of a Kubernetes cluster out of service, and bring them back when they have proved well."""
+
+
+def main() -> NoReturn:
+    """Run one command and leave the process with its exit status."""
+    _leave(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and give its exit status; every error ends here.
+
+    Args:
+        arguments: without the program's name.
+    """
+    debug = False
+    try:
+        refuse_foreign_packages()
+        with sickbay.make_context("sickbay", arguments) as context:
+            debug = context.params["debug"]
+            result = sickbay.invoke(context)
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except SickbayError as error:
+        return _told(error, str(error), error.exit_status, debug=debug)
+    except Exception as error:  # noqa: BLE001 - the process's edge: people get a line, not a traceback
+        text = f"this is a bug, please report it: {type(error).__name__}: {error}; sickbay --debug … shows where"
+        return _told(error, text, BUG, debug=debug)
+    return result if isinstance(result, int) else 0
+
+
+def _told(error: Exception, text: str, status: int, *, debug: bool) -> int:
+    if debug:
+        traceback.print_exception(error)
+    for line in text.splitlines():
+        click.secho(f"error: {line}", err=True, fg="red")
+    return status
+
+
+def _leave(status: int) -> NoReturn:
+    """End the process at once: with the Temporal SDK loaded the interpreter may abort in its own shutdown."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:  # nobody reads it any more
+            status = status or 1
+    os._exit(status)

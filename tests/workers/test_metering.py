@@ -1,0 +1,94 @@
+"""What activities did is counted from the outside."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
+
+from sickbay.errors import Conflict
+from sickbay.model.contracts import SUPERSEDED, WAITING, Evicted, EvictionOutcome, ProbeVerdict, WriteStatus
+from sickbay.model.incident import Verdict
+from sickbay.model.record import Phase
+from sickbay.telemetry.metrics import Metrics
+from tests import builders
+from workers.metering import Metering
+
+Outcome = object | BaseException
+
+
+class Answering(ActivityInboundInterceptor):
+    """Stands where the activity would run, and gives the outcome of the test."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002 - the SDK's name
+        """Give it."""
+        if isinstance(self.outcome, BaseException):
+            raise self.outcome
+        return self.outcome
+
+
+async def attempt(metering: Metering, step: object, outcome: Outcome) -> None:
+    """Run one attempt of an activity as a worker would."""
+    around = metering.intercept_activity(Answering(outcome))
+    given = ExecuteActivityInput(fn=attempt, args=[step], executor=None, headers={})
+    await ActivityEnvironment().run(around.execute_activity, given)
+
+
+def counted(metrics: Metrics, sample: str) -> float:
+    """Give one exposed sample."""
+    (line,) = [line for line in metrics.exposed().decode().splitlines() if line.startswith(f"{sample} ")]
+    return float(line.rpartition(" ")[2])
+
+
+async def test_results_tell_verdicts_and_evictions() -> None:
+    """What an activity returns is counted under its own name."""
+    metering = Metering(Metrics())
+    await attempt(metering, None, ProbeVerdict(verdict=Verdict.PASS))
+    await attempt(metering, None, Evicted(uid="u", outcome=EvictionOutcome.BUDGET))
+    assert counted(metering.metrics, 'sickbay_probe_verdicts_total{verdict="pass"}') == 1
+    assert counted(metering.metrics, 'sickbay_evictions_total{outcome="Budget"}') == 1
+
+
+async def test_a_phase_is_counted_when_it_is_entered() -> None:
+    """Writing the same phase again, for a counter or a condition, is not entering it."""
+    metering = Metering(Metrics())
+    for phase in (Phase.QUARANTINED, Phase.QUARANTINED, Phase.EVACUATING):
+        await attempt(metering, WriteStatus(target=builders.target(), phase=phase), None)
+    assert counted(metering.metrics, 'sickbay_phases_total{phase="Quarantined"}') == 1
+    assert counted(metering.metrics, 'sickbay_phases_total{phase="Evacuating"}') == 1
+
+
+def caused(cause: BaseException, **settings: Any) -> ApplicationError:
+    """Build the error that an activity tells Temporal."""
+    error = ApplicationError(str(cause), type=type(cause).__name__, **settings)
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    ("outcome", "ending", "error"),
+    [
+        (ApplicationError("not yet", type=WAITING), "Waiting", ""),
+        (ApplicationError("not ours", type=SUPERSEDED, non_retryable=True), "Superseded", ""),
+        (caused(Conflict(status=409)), "Retry", "Conflict"),
+        (caused(Conflict(status=409), non_retryable=True), "Failed", "Conflict"),
+        (KeyError("bug"), "Retry", "other"),
+        (asyncio.CancelledError(), "Cancelled", ""),
+    ],
+    ids=["waiting", "superseded", "retry", "failed", "bug", "cancelled"],
+)
+async def test_an_attempt_is_counted_by_how_it_ended(outcome: BaseException, ending: str, error: str) -> None:
+    """A wait and a lost record are no errors; the class of an error is ours, not Temporal's."""
+    metering = Metering(Metrics())
+    with pytest.raises(type(outcome)):
+        await attempt(metering, None, outcome)
+    assert counted(metering.metrics, f'sickbay_activities_total{{activity="other",outcome="{ending}"}}') == 1
+    errors = [line for line in metering.metrics.exposed().decode().splitlines() if "sickbay_errors_total{" in line]
+    assert errors == ([f'sickbay_errors_total{{error="{error}"}} 1.0'] if error else [])
