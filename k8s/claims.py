@@ -193,7 +193,7 @@ def _reading(
 ) -> Reading:
     found: tuple[DeviceKey, ...] | PluginDevice | Unresolved
     where = _claim_of(pod, status.name, entry.name)
-    if not health.resource_id:
+    if not health.resource_id or health.health is None:  # without a word it says nothing
         found = Unresolved.MALFORMED
     elif where is None:
         found = PluginDevice(pod.spec.node_name, entry.name, health.resource_id.partition("::")[0])
@@ -205,7 +205,7 @@ def _reading(
         container=status.name,
         name=entry.name,
         resource_id=health.resource_id,
-        health=health.health,
+        health=health.health or "",
         message=health.message,
         devices=found if isinstance(found, tuple) else (),
         plugin=found if isinstance(found, PluginDevice) else None,

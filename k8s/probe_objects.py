@@ -175,7 +175,7 @@ def facts_of(pod: Pod, results: tuple[AllocationResult, ...], *, now: datetime, 
     ended = status.state.terminated
     blocked, detail = _blocked(pod, status)
     failed = pod.status.phase == "Failed" and bool(pod.status.reason)
-    words = [h.health for entry in status.allocated_resources_status for h in entry.resources]
+    words = [h.health or "" for entry in status.allocated_resources_status for h in entry.resources]
     return ProbeFacts(
         phase=pod.status.phase,
         failure=pod.status.reason if failed else "",

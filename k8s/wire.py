@@ -126,10 +126,10 @@ class PodSpec(Wire, frozen=True):
 
 
 class ResourceHealth(Wire, frozen=True):
-    """What kubelet says of one device: its id, a health word and the driver's free text, all untrusted."""
+    """What kubelet says of one device: its id, a health word or none, and the driver's free text, all untrusted."""
 
     resource_id: str = msgspec.field(name="resourceID", default="")
-    health: str = ""
+    health: str | None = None
     message: str = ""
 
 

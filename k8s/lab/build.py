@@ -34,6 +34,9 @@ give the same binary."""
 
 _LDFLAGS: Final = "-s -w " + " ".join(f"-X k8s.io/component-base/version.{k}={v}" for k, v in _VERSION.items())
 _ARGUMENTS: Final = ("build", "-v", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags", _LDFLAGS)
+_PACKAGES: Final = 2556
+"""What a build compiles when Go's own cache is empty; it compiles fewer when it is not."""
+
 _REPORT_EVERY: Final = 15.0
 """Seconds between two progress lines where the output is no terminal."""
 
@@ -114,7 +117,9 @@ class _Progress:
         if not terminal and elapsed < self._shown_at + _REPORT_EVERY:
             return
         self._shown_at = elapsed
-        text = f"lab: {elapsed:4.0f} s  {self._modules} modules fetched, {self._packages} packages compiled"
+        text = (
+            f"lab: {elapsed:4.0f} s  {self._modules} modules fetched, {self._packages} of {_PACKAGES} packages compiled"
+        )
         sys.stderr.write(f"\r{text}" if terminal else f"{text}\n")
         sys.stderr.flush()
 

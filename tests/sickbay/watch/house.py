@@ -151,14 +151,16 @@ class House:
             return not await self.fences.list(device)
         return False
 
-    async def told(self, incident: str, *, when: Callable[[list[str]], object] = bool) -> list[str]:
+    async def told(
+        self, incident: str, *, when: Callable[[list[str]], object] = bool, within: float = 30.0
+    ) -> list[str]:
         """Wait for an incident to run and to have been told something."""
 
         async def look() -> list[str] | None:
             told = await self._told(incident)
             return told if told is not None and when(told) else None
 
-        return await cluster.until(look)
+        return await cluster.until(look, within=within)
 
     async def _told(self, incident: str) -> list[str] | None:
         handle = (await self.temporal.client()).get_workflow_handle(incident)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
-from k8s.control import ControlMap
+from k8s.control import ControlMap, MemoryMap
 from k8s.election import Timing
 from k8s.lab.lab import Lab
 from k8s.lab.nodes.fleet import Health as Word
@@ -23,9 +23,11 @@ from sickbay.model.record import (
     RecordSpec,
     SeenSource,
 )
+from sickbay.watch.alerts import Alert
+from sickbay.watch.directory import DOUBT_FLOOR
 from tests.builders import NOW
 from tests.conftest import AddNodes
-from tests.installation import BREAK_GLASS, CLUSTER, OPERATORS, Installation
+from tests.installation import BREAK_GLASS, CLUSTER, OPERATORS, Installation, record_spec
 from tests.k8s import cluster
 from tests.sickbay.watch.house import House, directory_of, policy
 
@@ -336,3 +338,102 @@ async def test_hundred_dispatches_are_one_incident(house: House, lab: Lab, names
         record = await house.record(device)
         assert len(await house.fences.list(device)) == 1
         assert await house.told(record.spec.incident) == ["began run 1 Unhealthy admitted=True"]
+
+
+async def test_burst_stops_at_the_share(house: House, lab: Lab, namespace: str, add_nodes: AddNodes) -> None:
+    """However many turn bad at once, no more than the share is ever fenced."""
+    devices = await house.held_devices(namespace, add_nodes, 8)
+    half = policy(namespace, guard=Guard(share=0.5, floor=0, ceiling=1000, per_minute=1000))
+    async with house.watching(half) as watcher:
+        await house.leading(watcher)
+        await asyncio.gather(*(lab.fleet.break_device(d.pool, d.device) for d in devices))
+        records = [await house.record(device) for device in devices]
+        states = [record.spec.admission.state for record in records]
+        assert sorted(states) == [AdmissionState.ADMITTED] * 4 + [AdmissionState.HELD] * 4
+        fenced = [device for device, state in zip(devices, states, strict=True) if state is AdmissionState.ADMITTED]
+        for device in fenced:
+            await house.fence(device)
+        assert {d for d in devices if await house.fences.list(d)} == set(fenced)
+
+
+async def test_flapping_device_is_one_incident_and_few_words(
+    house: House, lab: Lab, namespace: str, add_nodes: AddNodes
+) -> None:
+    """Twenty flips in a few seconds: one record, one fence, and what the incident is told does not grow with them."""
+    (device,) = await house.held_devices(namespace, add_nodes)
+    async with house.watching(policy(namespace)) as watcher:
+        await house.leading(watcher)
+        for _ in range(10):
+            await lab.fleet.break_device(device.pool, device.device)
+            await lab.fleet.heal(device.pool, device.device)
+        record = await house.record(device)
+        told = await house.told(record.spec.incident, when=lambda told: len(told) > 1)
+        assert len(told) == 2
+        assert len(await house.fences.list(device)) == 1
+        assert (await house.records.get(device.record_name)).spec == record.spec
+
+
+async def test_record_without_a_fence_is_finished_by_the_next_leader(
+    house: House, sickbay: Installation, namespace: str, add_nodes: AddNodes
+) -> None:
+    """A leader that died between record and fence leaves an admitted record: the next one fences and starts it."""
+    (device,) = await house.held_devices(namespace, add_nodes)
+    spec = record_spec(device, term=await sickbay.lead(), admission=Admission(state=AdmissionState.ADMITTED))
+    await house.records.create(device, spec)
+    async with house.watching(policy(namespace)):
+        assert (await house.fence(device)).effect_key == f"{device}/100/fence/1"
+        assert await house.told(spec.incident) == ["began run 1 Unhealthy admitted=True"]
+
+
+async def test_known_devices_survive_a_change_of_leader(
+    house: House, lab: Lab, namespace: str, add_nodes: AddNodes
+) -> None:
+    """Unknown is the first that a new process hears of a device, and it counts because the last leader knew it."""
+    (device,) = await house.held_devices(namespace, add_nodes)
+    memory = MemoryMap(house.gateway)
+
+    async def remembered() -> bool:
+        return device.digest in (await memory.load()).known
+
+    async with house.watching(policy(namespace)) as watcher:
+        await house.leading(watcher)
+        await cluster.until(remembered)
+    await lab.fleet.break_device(device.pool, device.device, health=Word.UNKNOWN)
+    async with house.watching(policy(namespace)):
+        assert (await house.record(device)).spec.severity is Health.UNKNOWN
+
+
+async def test_record_of_long_ago_is_removed(house: House, lab: Lab, namespace: str, add_nodes: AddNodes) -> None:
+    """A closed record goes after ``keep``, once nothing bad is said that it would explain."""
+    (device,) = await house.held_devices(namespace, add_nodes)
+    async with house.watching(policy(namespace, keep="1s")) as watcher:
+        await house.leading(watcher)
+        await lab.fleet.break_device(device.pool, device.device)
+        await house.fence(device)
+        record = await house.record(device)
+        await house.told(record.spec.incident)
+        source = record.spec.sources[0]
+        await house.release(device, SeenSource(uid=source.uid, resource_version=source.resource_version))
+        await lab.fleet.heal(device.pool, device.device)
+
+        async def removed() -> bool:
+            return await house.none_of(device)
+
+        await cluster.until(removed)
+
+
+async def test_most_of_the_fleet_unknown_opens_nothing(
+    house: House, lab: Lab, namespace: str, add_nodes: AddNodes
+) -> None:
+    """When most devices turn Unknown at once it is none of theirs: no new suspects beyond the doubt, and one alert."""
+    devices = await house.held_devices(namespace, add_nodes, DOUBT_FLOOR + 8)
+    async with house.watching(policy(namespace)) as watcher:
+        await house.leading(watcher)
+        for device in devices:
+            await lab.fleet.break_device(device.pool, device.device, health=Word.UNKNOWN)
+
+        async def told() -> bool:
+            return watcher._alerts.holds(Alert.FLEET_IN_DOUBT)
+
+        await cluster.until(told)
+        assert len((await house.records.list()).records) <= DOUBT_FLOOR
