@@ -153,6 +153,10 @@ def _pip_install(requirement: str, scratch: Path, name: str, version: str) -> No
         check=False,
     )
     if done.returncode != 0:
+        if "No module named pip" in done.stderr:
+            raise errors.UsageError(
+                f"{sys.executable} has no pip to install {name} with; run {sys.executable} -m ensurepip"
+            )
         lines = [line for line in done.stderr.splitlines() if line.strip()] or ["no output"]
         raise errors.UnavailableError(
             f"{name} {version} could not be installed: {lines[-1].strip()}; "

@@ -258,7 +258,7 @@ def _recover(state: IncidentState, now: datetime) -> Step:
             verb=Verb.STOP_PROBE,
             phase=Phase.PROBING,
             reason="ProbeJudged",
-            message=f"probe {state.probe_number}: {state.verdict_note or state.verdict}",
+            message=f"removes probe {state.probe_number} ({state.verdict_note or 'of an earlier run'})",
         )
     # The jobs that were moved are watched until they run again, as long as the policy says; then the device goes on,
     # because it may be the very one they wait for.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sickbay.model.device import UNKNOWN_HARDWARE, DeviceKey
-from sickbay.model.incident import IncidentState, Target
+from sickbay.model.incident import IncidentState, ProbeStage, Target
 from sickbay.model.observation import Health, Observation, Reason, SourceRef
 from sickbay.model.policy import Policy
 from sickbay.model.record import Admission, AdmissionState, Phase, Record, RecordDevice, RecordSource, RecordSpec
@@ -182,6 +182,8 @@ def incident_state(record: Record, policy: Policy) -> IncidentState:
         verified=status.verified and status.incident == spec.incident,
         fence_number=max(counters.fence, spec.first_fence - 1),
         fence_allotted=fence_allotted(record),
+        # A probe of an earlier run may still be there: it is removed before the next is sent.
+        probe=ProbeStage.JUDGED if counters.probe and status.incident == spec.incident else ProbeStage.NONE,
         probe_number=counters.probe,
         release_number=counters.release,
         lease_version=spec.lease_version,

@@ -6,19 +6,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.crash.harness import Sickbay, Ward
+from tests.crash.harness import Ward
+from tests.stories.scene import Scene
 
 
 @pytest.fixture(scope="package")
-async def ward(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ward]:
-    """Give the lab."""
-    async with Ward.open(tmp_path_factory.mktemp("stories"), nodes=1, devices=1) as opened:
-        yield opened
-
-
-@pytest.fixture(scope="package")
-async def run(ward: Ward) -> AsyncIterator[Sickbay]:
-    """Give ``sickbay run`` with times in seconds."""
-    async with ward.sickbay() as running:
-        await running.ready()
-        yield running
+async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
+    """Give the lab, and ``sickbay run`` with times in seconds."""
+    async with Ward.open(tmp_path_factory.mktemp("stories")) as ward:
+        run = await ward.sickbay()
+        await run.ready()
+        yield Scene(ward, run)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from sickbay.model.device import DeviceKey
+from sickbay.model.incident import ProbeStage
 from sickbay.model.observation import Health
 from sickbay.model.policy import Policy
 from sickbay.model.record import (
@@ -84,3 +85,10 @@ def test_verified_is_kept_only_of_the_same_incident() -> None:
     assert incident_state(record(status(Phase.QUARANTINED, 4, verified=True)), Policy()).verified
     earlier = status(Phase.RELEASED, 3, incident=DEVICE.incident_id("1"), verified=True)
     assert not incident_state(record(earlier), Policy()).verified
+
+
+def test_probe_of_an_earlier_run_is_removed_first() -> None:
+    """A run that was lost may have left its probe behind: the next run removes it before it sends another."""
+    assert incident_state(record(status(Phase.PROBING, 4)), Policy()).probe is ProbeStage.JUDGED
+    earlier = status(Phase.RELEASED, 3, incident=DEVICE.incident_id("1"))
+    assert incident_state(record(earlier), Policy()).probe is ProbeStage.NONE
