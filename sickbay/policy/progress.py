@@ -133,6 +133,7 @@ def after_read(state: IncidentState, reading: Reading, now: datetime) -> Inciden
         "lease_version": reading.lease_version or state.lease_version,
         "lease_moved_at": lease_moved_at,
         "observations": reading.observations or state.observations,
+        "overruled": _still_said(state.overruled, reading.observations),
         "node_gone": reading.node_gone,
     } | _hardware(state, reading)
     if reading.admitted and not state.admitted:
@@ -143,6 +144,12 @@ def after_read(state: IncidentState, reading: Reading, now: datetime) -> Inciden
         changes |= {} if state.verified else {"verified": True, "unsaid": True}
     state = state.model_copy(update=changes)
     return _after_pass(state, reading, now)
+
+
+def _still_said(before: tuple[Observation, ...], now: tuple[Observation, ...]) -> tuple[Observation, ...]:
+    """Keep what is said without a break: what was taken back and is said again is news."""
+    said = {(o.source.uid, o.digest) for o in now}
+    return tuple(o for o in before if (o.source.uid, o.digest) in said)
 
 
 def _written(before: tuple[Observation, ...], after: tuple[Observation, ...]) -> bool:

@@ -33,6 +33,8 @@ class Story:
         self.lease = 1
         self.fences: set[int] = set()
         self.proved = False
+        self.bad = False
+        self.sticky = False
         self.released_proved: bool | None = None
         self.last: Step | None = None
         self.users: list[User] = [user(may_move=draw(st.booleans()))] if draw(st.booleans()) else []
@@ -72,8 +74,11 @@ class Story:
         """Read something."""
         self.lease += 1
         health = self.draw(st.sampled_from([None, *Health])) if self.maybe() else None
-        if health is Health.UNHEALTHY:
+        if health is not Health.UNHEALTHY:
+            self.sticky = False
+        elif not self.sticky:
             self.proved = False
+        self.bad = health is Health.UNHEALTHY
         if self.maybe():
             self.version += 1
         said = () if health is None else (observation(health, resource_version=str(self.version)),)
@@ -120,6 +125,7 @@ class Story:
     def do_start_probe(self, _: Step) -> None:
         """Send a probe; its fence must stand."""
         assert self.state.fence_number in self.fences or not self.kind
+        self.sticky = self.bad
         self.state = progress.after_probe_started(self.state, "held" if self.maybe() else "", self.now)
 
     def do_await_probe(self, _: Step) -> None:

@@ -1,0 +1,108 @@
+"""The rungs of the ladder that get users off a fenced device. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from sickbay.model.incident import Ask, IncidentState, User, UserState
+from sickbay.model.record import Phase
+from sickbay.policy.standing import REMINDER, healthy_recheck, named, stable
+from sickbay.policy.steps import Step, Verb
+
+FRESH_ENOUGH: Final = timedelta(seconds=5)
+"""Age of the live reading that a destructive step may rest on."""
+
+
+def evacuate(state: IncidentState, now: datetime) -> Step:
+    """Decide for a fenced device that somebody holds, or may still come to hold."""
+    if state.users_at is None:
+        return Step(
+            verb=Verb.LIST_USERS, phase=Phase.QUARANTINED, reason="ListUsers", message="finds out who holds the device"
+        )
+    holding = [u for u in state.users if u.state.holds]
+    healthy_at = healthy_recheck(state, now)
+    if not holding:
+        settled_at = (state.fenced_at or now) + state.policy.settle
+        return await_users(Phase.QUARANTINED, "Settle", "looks for users bound at the last moment", settled_at)
+    # Healthy for long enough: nobody is moved for a device that is well; the probe waits until it is free.
+    if stable(state, now):
+        return await_users(
+            Phase.QUARANTINED,
+            "HealthyInUse",
+            f"the device reports Healthy again; the probe waits for {named(holding)} to end",
+            now + REMINDER,
+        )
+    # Never bad in a live reading, and Healthy in this one: nobody is moved on hearsay.
+    if not state.verified and healthy_at is not None:
+        return await_users(
+            Phase.QUARANTINED, "Verify", "a live reading says Healthy; waits to see whether it lasts", healthy_at
+        )
+    # What cannot be undone waits for `confirm`, from the first bad sample.
+    confirmed_at = state.first_bad_at + state.policy.confirm
+    if now < confirmed_at:
+        return await_users(
+            Phase.QUARANTINED,
+            "Confirm",
+            f"{named(holding)} may have to move; waits to be sure",
+            min(confirmed_at, healthy_at) if healthy_at else confirmed_at,
+        )
+    ready = next((u for u in holding if _may_be_evicted(u, state, now)), None)
+    if ready is not None:
+        if state.read_at is None or now - state.read_at > FRESH_ENOUGH:
+            return Step(
+                verb=Verb.READ,
+                phase=Phase.EVACUATING,
+                reason="StillBad",
+                message="reads the device once more before it moves anybody",
+            )
+        return Step(
+            verb=Verb.EVICT,
+            phase=Phase.EVACUATING,
+            reason="Evict",
+            message=f"moves {ready.namespace}/{ready.name} ({ready.owner_kind} {ready.owner_name})",
+            user=ready,
+        )
+    return _await_movement(state, holding, healthy_at, now)
+
+
+def _may_be_evicted(user: User, state: IncidentState, now: datetime) -> bool:
+    if not (user.may_move and state.policy.migration.enabled) or user.terminating:
+        return False
+    due = user.retry_at is None or now >= user.retry_at
+    return user.state is UserState.FOUND or (user.state is UserState.BLOCKED and due)
+
+
+def _await_movement(state: IncidentState, holding: list[User], healthy_at: datetime | None, now: datetime) -> Step:
+    """Everything that could be asked for has been; wait for users to go, and ask a person where one is needed."""
+    ask = _evacuation_ask(state, holding, now)
+    retries = [u.retry_at for u in holding if u.state is UserState.BLOCKED and u.retry_at is not None]
+    recheck = min([*retries, *([healthy_at] if healthy_at else []), now + REMINDER])
+    if ask is None:
+        blocked = next((u for u in holding if u.state is UserState.BLOCKED and u.note), None)
+        if blocked is not None:
+            return await_users(Phase.EVACUATING, "EvictionBlocked", blocked.note, recheck)
+        return await_users(Phase.EVACUATING, "AwaitGone", f"waits for {named(holding)} to go", recheck)
+    return await_users(Phase.NEEDS_OPERATOR, ask.reason, ask.remedy, recheck, ask)
+
+
+def _evacuation_ask(state: IncidentState, holding: list[User], now: datetime) -> Ask | None:
+    for user in holding:
+        if user.terminating or user.state is UserState.EVICTED:
+            continue
+        name = f"{user.namespace}/{user.name}"
+        if not state.policy.migration.enabled:
+            return Ask(
+                reason="MigrationDisabled", remedy=f"move {name} yourself: the policy's migration.enabled is false"
+            )
+        if not user.may_move:
+            return Ask(reason="WillNotMove", remedy=user.note or f"move {name} yourself")
+        blocked = user.state is UserState.BLOCKED and user.blocked_since is not None
+        if blocked and (user.stuck or now - (user.blocked_since or now) >= state.policy.migration.blocked_after):
+            return Ask(reason="EvictionBlocked", remedy=user.note or f"make room for the eviction of {name}")
+    return None
+
+
+def await_users(phase: Phase, reason: str, message: str, recheck_at: datetime, ask: Ask | None = None) -> Step:
+    """Wait until something changes among the users, or until a time."""
+    return Step(verb=Verb.AWAIT_USERS, phase=phase, reason=reason, message=message, recheck_at=recheck_at, ask=ask)

@@ -1,0 +1,132 @@
+"""The rungs of the ladder that try a free device again, and release it. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from sickbay.model.incident import Ask, IncidentState, ProbeStage, ReleaseStage, UserState, Verdict
+from sickbay.model.record import Phase
+from sickbay.policy.evacuate import await_users
+from sickbay.policy.standing import LONGEST_RECHECK, REMINDER, named, stable
+from sickbay.policy.steps import Step, Verb
+
+
+def recover(state: IncidentState, now: datetime) -> Step:
+    """Decide for a fenced device that nobody holds: let it rest, probe it, release it."""
+    if state.probe is ProbeStage.STARTED:
+        return Step(
+            verb=Verb.AWAIT_PROBE,
+            phase=Phase.PROBING,
+            reason="Probe",
+            message=f"probe {state.probe_number} runs on it",
+            recheck_at=(state.probe_sent_at or now) + state.policy.probe.timeout,
+        )
+    if state.probe is ProbeStage.JUDGED:
+        return Step(
+            verb=Verb.STOP_PROBE,
+            phase=Phase.PROBING,
+            reason="ProbeJudged",
+            message=f"removes probe {state.probe_number} ({state.verdict_note or 'of an earlier run'})",
+        )
+    # The jobs that were moved are watched until they run again, as long as the policy says; then the device goes on,
+    # because it may be the very one they wait for.
+    waiting = [u for u in state.users if u.state is UserState.GONE and u.evicted and u.gone_at is not None]
+    late = [u.gone_at + state.policy.migration.replacement for u in waiting if u.gone_at is not None]
+    if late and now < max(late):
+        return await_users(
+            Phase.EVACUATING, "AwaitReplacement", f"waits for {named(waiting)} to run elsewhere", max(late)
+        )
+    if state.verdict is Verdict.PASS:
+        return _passed(state, now)
+    ask = _probe_ask(state)
+    if ask is not None:
+        return Step(
+            verb=Verb.WAIT,
+            phase=Phase.NEEDS_OPERATOR,
+            reason=ask.reason,
+            message=ask.remedy,
+            recheck_at=now + (LONGEST_RECHECK if ask.reason == "NotAddressable" else REMINDER),
+            ask=ask,
+        )
+    due = state.next_probe_at or now + state.policy.probe.first
+    # Fresh Healthy that lasts brings the next attempt forward; it never replaces it.
+    if now < due and not stable(state, now):
+        return Step(
+            verb=Verb.WAIT,
+            phase=Phase.RECOVERING,
+            reason="Recover",
+            message=f"tries the device again after attempt {state.attempts}"
+            if state.attempts
+            else "lets the device rest",
+            recheck_at=due,
+        )
+    number = state.probe_number + (state.probe is ProbeStage.NONE)
+    return Step(verb=Verb.START_PROBE, phase=Phase.PROBING, reason="Probe", message=f"sends probe {number} to it")
+
+
+def _passed(state: IncidentState, now: datetime) -> Step:
+    """Release what has passed, unless it may be another piece of hardware than the one that failed."""
+    if state.swapped:
+        ask = Ask(
+            reason="HardwareChanged",
+            remedy=f"slot {state.target.device.device} holds other hardware than the one that "
+            "failed; delete the record as a break-glass operator if that is intended",
+        )
+        return Step(
+            verb=Verb.WAIT,
+            phase=Phase.NEEDS_OPERATOR,
+            reason=ask.reason,
+            message=ask.remedy,
+            recheck_at=now + REMINDER,
+            ask=ask,
+        )
+    return Step(
+        verb=Verb.OPEN_RELEASE,
+        phase=Phase.RELEASING,
+        reason="Passed",
+        message=f"probe {state.probe_number} passed; releases the device",
+        outcome=Phase.RELEASED,
+    )
+
+
+def _probe_ask(state: IncidentState) -> Ask | None:
+    if state.attempts >= state.policy.probe.attempts:
+        return Ask(
+            reason="ProbesFailed",
+            remedy=f"{state.attempts} probes failed; repair or replace the device, it stays fenced until then",
+        )
+    if state.inconclusive > state.policy.probe.inconclusive:
+        return Ask(
+            reason="ProbesInconclusive",
+            remedy=f"{state.inconclusive} probes in a row proved nothing ({state.verdict_note}); see why",
+        )
+    if not state.addressable:
+        attribute = state.policy.probe.identity_attribute(state.target.device.driver)
+        return Ask(
+            reason="NotAddressable",
+            remedy=f"the driver publishes no unique attribute {attribute!r} for this device; name another in the "
+            "policy's probe.identity, or have the driver publish it: no device of unknown identity is released",
+        )
+    return None
+
+
+def release(state: IncidentState, now: datetime) -> Step:
+    """Run the order of a release; every stage is one request and may be repeated."""
+    stage, outcome = state.release, state.outcome or Phase.RELEASED
+    if stage is ReleaseStage.OPENED:
+        return Step(verb=Verb.READ, phase=Phase.RELEASING, reason="LastReading", message="reads the device once more")
+    if stage is ReleaseStage.READ:
+        return Step(
+            verb=Verb.UNLATCH, phase=Phase.RELEASING, reason="Release", message="takes its finalizer off the fence"
+        )
+    if stage is ReleaseStage.UNLATCHED:
+        return Step(verb=Verb.DELETE_FENCE, phase=Phase.RELEASING, reason="Release", message="deletes the fence")
+    if stage is ReleaseStage.DELETED:
+        return Step(
+            verb=Verb.AWAIT_FENCE_GONE,
+            phase=Phase.RELEASING,
+            reason="Release",
+            message="waits until the fence is gone",
+            recheck_at=now + REMINDER,
+        )
+    return Step(verb=Verb.CLOSE, phase=outcome, reason=str(outcome), message="closes the record")

@@ -1,0 +1,46 @@
+"""What the ladder asks of an incident's facts at a moment. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from sickbay.model.incident import IncidentState, User
+from sickbay.model.observation import Health
+
+RENEWAL: Final = timedelta(seconds=10)
+"""A kubelet renews its Lease every 10 s: the soonest that a second reading can prove the first one fresh."""
+
+REMINDER: Final = timedelta(days=1)
+"""How often a person who is waited for is reminded."""
+
+LONGEST_RECHECK: Final = timedelta(minutes=10)
+"""Bound of the growing pause between live reads of a device in doubt."""
+
+
+def stable(state: IncidentState, now: datetime) -> bool:
+    """Healthy counts only fresh, and only when it has lasted."""
+    return state.healthy_since is not None and now - state.healthy_since >= state.policy.stable
+
+
+def free(state: IncidentState, now: datetime) -> bool:
+    """Nobody holds the device, and the time in which the scheduler could still have bound someone is over."""
+    if state.users_at is None or state.fenced_at is None:
+        return False
+    settled = now >= state.fenced_at + state.policy.settle
+    return settled and not any(u.state.holds for u in state.users)
+
+
+def healthy_recheck(state: IncidentState, now: datetime) -> datetime | None:
+    """When Healthy, if it is said now, will have lasted; sooner if the reading was not proved fresh."""
+    if state.health is not Health.HEALTHY:
+        return None
+    if state.healthy_since is None:
+        return now + RENEWAL
+    return max(state.healthy_since + state.policy.stable, now + timedelta(seconds=1))
+
+
+def named(users: list[User]) -> str:
+    """Name some users in a few words."""
+    first = f"{users[0].namespace}/{users[0].name}"
+    return first if len(users) == 1 else f"{first} and {len(users) - 1} more"
