@@ -53,7 +53,7 @@ CHECK: Final = timedelta(seconds=15)
 RESTARTS_PER_SECOND: Final = 20
 """Lost incidents that are started again; new ones are not held up."""
 
-PATIENCE: Final = timedelta(seconds=5)
+PATIENCE: Final = timedelta(seconds=10)
 """How long a start waits for fences at most."""
 
 RUN_PAUSE: Final = timedelta(seconds=10)

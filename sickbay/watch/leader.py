@@ -240,7 +240,7 @@ class Leader:
         )
 
     def _fence_lost(self, record: Record) -> bool:
-        """Whether the fence that the incident knows is gone, going, or not what it was."""
+        """Whether the fence that the incident knows is gone, going, or not what it was, as far as our books say."""
         spec, status = record.spec, record.status
         known = status.fence
         if status.incident != spec.incident or not known.uid or status.phase is Phase.RELEASING:
@@ -253,17 +253,19 @@ class Leader:
         return not any(fence.matches(spec.key, spec.incident, shadow=shadow) for shadow in (False, True))
 
     async def _tell_lost(self, device: DeviceKey, record: Record) -> None:
+        """Find out live whether the fence is lost, for a release deletes fences too and two watches race; tell once."""
         if self._lost.get(device) == record.status.fence.uid:
             return
-        live = await self._writer.reread(device)  # a release deletes fences too, and two watches race
+        await self._writer.reread_fences(device)
+        live = await self._writer.reread(device)
         if live is None or live.closed or not self._fence_lost(live):
             return
-        log.warning("fence_lost", incident=live.spec.incident, fence=live.status.fence.name)
+        spec = live.spec
+        log.warning("fence_lost", incident=spec.incident, fence=live.status.fence.name)
         self._lost[device] = live.status.fence.uid
-        observed = Observed(
-            health=live.spec.severity, fence_lost=True, message="the fence was taken away", at=self._now()
-        )
-        self._signals.tell(live.spec.incident, observed, known=live.spec.severity)
+        message = f"fence {live.status.fence.name} was taken away"
+        word = Observed(health=spec.severity, reason=spec.reason, message=message, fence_lost=True, at=self._now())
+        self._signals.tell(spec.incident, word, known=spec.severity)
 
     def _tell(self, device: DeviceKey, record: Record, decision: Decision, known: Health | None = None) -> None:
         """Tell an open incident what changed; repetitions are none."""

@@ -46,6 +46,7 @@ class Ledger:
         self._metrics = metrics
         self._promised: dict[DeviceKey, tuple[Ruling, datetime]] = {}
         self._admitted_at: deque[datetime] = deque()
+        self._last: dict[DeviceKey, str] = {}  # reason of the last ruling, so that a repetition is counted once
 
     def remember(self, records: Iterable[Record], now: datetime) -> None:
         """Take over the admissions of the last minute from their records, as the leader before us wrote them."""
@@ -62,7 +63,9 @@ class Ledger:
         again = tuple(self._promised[c.device][0] for c in candidates if c.device in self._promised)
         rulings = rule(asking, self._fleet(), self._policy, now)
         for ruling in rulings:
-            self._metrics.admission(ruling.state)
+            if self._last.get(ruling.device) != ruling.reason:
+                self._last[ruling.device] = ruling.reason
+                self._metrics.admission(ruling.state)
             if ruling.state is AdmissionState.ADMITTED:
                 self._promised[ruling.device] = (ruling, now)
                 self._admitted_at.append(now)
@@ -83,10 +86,12 @@ class Ledger:
 
     def keep(self, device: DeviceKey) -> None:
         """Let a promise go over into the record that holds it now, and that is counted itself."""
-        self._promised.pop(device, None)
+        if self._promised.pop(device, None) is not None:
+            self._last.pop(device, None)
 
     def withdraw(self, device: DeviceKey) -> None:
         """Take back a promise whose write is known to have failed."""
+        self._last.pop(device, None)
         promise = self._promised.pop(device, None)
         if promise is not None and promise[1] in self._admitted_at:
             self._admitted_at.remove(promise[1])

@@ -81,7 +81,7 @@ class Orphans:
             return None
         if record is None and self._books.unreadable(device):
             return None
-        fences = [fence for fence in await self._writer.fences_of(device) if _holds(fence)]
+        fences = [fence for fence in await self._writer.reread_fences(device) if _holds(fence)]
         return max(fences, key=lambda fence: fence.number, default=None)
 
 

@@ -121,9 +121,12 @@ class Writer:
             )
         return placed.fence
 
-    async def fences_of(self, device: DeviceKey) -> tuple[Fence, ...]:
-        """Read a device's fences live."""
-        return await self._fences.list(device)
+    async def reread_fences(self, device: DeviceKey) -> tuple[Fence, ...]:
+        """Read a device's fences live into the books."""
+        fences = await self._fences.list(device)
+        for fence in fences:
+            self._directory.books.take_fence(fence)
+        return fences
 
     def _refused(self, error: errors.SickbayError, incident: str) -> None:
         if isinstance(error, errors.UnavailableError):

@@ -62,12 +62,18 @@ def test_entry_becomes_an_observation(listener: Listener) -> None:
     assert told.message == "xid 79 x(http:evil)"
 
 
-@pytest.mark.parametrize("word", ["PermanentlyUnhealthy", "unhealthy", "", None])
-def test_unlisted_word_is_unknown_and_counted(listener: Listener, word: str | None) -> None:
+@pytest.mark.parametrize("word", ["PermanentlyUnhealthy", "unhealthy", " Healthy"])
+def test_unlisted_word_is_unknown_and_counted(listener: Listener, word: str) -> None:
     """Any but the three words is Unknown; its text is no label."""
     (told,) = listener.hear(pod(entry(word)))
     assert (told.health, told.reason) == (Health.UNKNOWN, Reason.UNLISTED_HEALTH)
     assert listener.counted('sickbay_unparsed_total{reason="UnlistedHealth"} 1.0')
+
+
+def test_entry_without_a_word_is_no_evidence(listener: Listener) -> None:
+    """No word is not Healthy, and not Unknown either: that entry says nothing, and is counted."""
+    assert listener.hear(pod(entry(None))) == []
+    assert listener.counted('sickbay_unparsed_total{reason="Malformed"} 1.0')
 
 
 def test_odd_entries_cost_only_themselves(listener: Listener) -> None:

@@ -24,7 +24,7 @@ from sickbay.model.record import (
     SeenSource,
 )
 from sickbay.watch.alerts import Alert
-from sickbay.watch.directory import DOUBT_FLOOR
+from sickbay.watch.directory import DOUBT_FLOOR, DOUBT_SHARE
 from tests.builders import NOW
 from tests.conftest import AddNodes
 from tests.installation import BREAK_GLASS, CLUSTER, OPERATORS, Installation, record_spec
@@ -250,6 +250,30 @@ async def test_fence_deleted_by_hand_is_told_at_once(
         await house.told(record.spec.incident, when=lambda told: "fence lost Unhealthy x1" in told)
 
 
+async def test_fence_that_we_have_not_heard_of_yet_is_not_lost(
+    house: House, lab: Lab, namespace: str, add_nodes: AddNodes
+) -> None:
+    """Record and fence are told by two watches: what only our copy lacks is looked for live before anybody is told."""
+    (device,) = await house.held_devices(namespace, add_nodes)
+    async with house.watching(policy(namespace)) as watcher:
+        await house.leading(watcher)
+        await lab.fleet.break_device(device.pool, device.device)
+        fence, record = await house.fence(device), await house.record(device)
+        await house.told(record.spec.incident)
+        books = directory_of(watcher).books
+        books._fences.clear()
+        known = FenceRef(name=fence.name, uid=fence.uid)
+        await house.says(record, Phase.QUARANTINED, counters=Counters(fence=1), fence=known)
+
+        async def looked() -> bool:
+            return fence.name in books.fences(device)
+
+        await cluster.until(looked)
+        await lab.fleet.heal(device.pool, device.device)
+        told = await house.told(record.spec.incident, when=lambda told: len(told) > 1)
+        assert told[1:] == ["Healthy x1"]
+
+
 async def test_paused_installation_only_observes(house: House, lab: Lab, namespace: str, add_nodes: AddNodes) -> None:
     """While paused nothing is written of a bad device; afterwards it is."""
     (device,) = await house.held_devices(namespace, add_nodes)
@@ -426,7 +450,7 @@ async def test_most_of_the_fleet_unknown_opens_nothing(
     house: House, lab: Lab, namespace: str, add_nodes: AddNodes
 ) -> None:
     """When most devices turn Unknown at once it is none of theirs: no new suspects beyond the doubt, and one alert."""
-    devices = await house.held_devices(namespace, add_nodes, DOUBT_FLOOR + 8)
+    devices = await house.held_devices(namespace, add_nodes, 2 * DOUBT_FLOOR)
     async with house.watching(policy(namespace)) as watcher:
         await house.leading(watcher)
         for device in devices:
@@ -436,4 +460,7 @@ async def test_most_of_the_fleet_unknown_opens_nothing(
             return watcher._alerts.holds(Alert.FLEET_IN_DOUBT)
 
         await cluster.until(told)
-        assert len((await house.records.list()).records) <= DOUBT_FLOOR
+        directory = directory_of(watcher)
+        assert directory.in_doubt
+        opened = len((await house.records.list()).records)
+        assert opened <= max(DOUBT_FLOOR, DOUBT_SHARE * len(directory._reported)) < len(directory.doubted)
