@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from k8s.fences import DEVICE_LABEL, MANAGED_BY
 from k8s.hardware import Hardware, cel_of
+from k8s.observations import health_of
 from k8s.owners import condition
-from k8s.readings import health_of
 from k8s.resources import PODS, RESOURCECLAIMS
 from k8s.wire import AllocationResult, ContainerStatus, Object, Pod, ResourceClaim
 from sickbay.model.incident import Target

@@ -12,11 +12,11 @@ from k8s import claims
 from k8s.gateway import Gateway
 from k8s.hardware import identify
 from k8s.listings import ClaimLister, Claims, SliceLister
+from k8s.observations import report, source_of
 from k8s.reading import Reader, Undecodable
 from k8s.resources import LEASES, NODES, PODS
 from k8s.wire import Lease, Object, Pod
 from sickbay import errors
-from sickbay.model.base import tamed
 from sickbay.model.contracts import Reading
 from sickbay.model.device import DeviceKey
 from sickbay.model.observation import Health, Observation, Reason, SourceRef
@@ -113,37 +113,11 @@ class Readings:
 
 
 def observation(pod: Pod, device: DeviceKey, held: Claims) -> Observation | None:
-    """Tell what a pod says of a device: the worst of its entries, None if it has none or has ended."""
+    """Tell what a pod says of a device, in the words of the watcher's copy; None if it says nothing or has ended."""
     if pod.terminal:
         return None
-    entries = claims.readings(pod, held.by_name, cluster=device.cluster)
-    said = [
-        (health, reason, entry.message)
-        for entry in entries
-        for health, reason in (health_of(entry.health),)
-        # Of devices that cannot be told apart kubelet may have dropped the bad one: their Healthy proves nothing.
-        if device in entry.devices and (entry.exact or health is not Health.HEALTHY)
-    ]
-    if not said:
-        return None
-    health, reason, message = max(said, key=lambda one: one[0].severity)
-    return Observation(
-        device=device,
-        source=_source(pod),
-        resource_version=pod.metadata.resource_version,
-        health=health,
-        reason=reason,
-        message=tamed(message),
-        node=pod.spec.node_name,
-    )
-
-
-def health_of(word: str) -> tuple[Health, Reason]:
-    """Read a health word; any but the three is Unknown."""
-    try:
-        return Health(word), Reason.REPORTED
-    except ValueError:
-        return Health.UNKNOWN, Reason.UNLISTED_HEALTH
+    told = report(pod, held.by_name, cluster=device.cluster).observations
+    return next((o for o in told if o.device == device), None)
 
 
 def _undecodable(item: Object, uid: str, device: DeviceKey) -> Observation | None:
@@ -151,16 +125,11 @@ def _undecodable(item: Object, uid: str, device: DeviceKey) -> Observation | Non
         return None
     return Observation(
         device=device,
-        source=_source(item),
+        source=source_of(item),
         resource_version=item.metadata.resource_version,
         health=Health.UNKNOWN,
         reason=Reason.UNDECODABLE,
     )
-
-
-def _source(item: Object) -> SourceRef:
-    meta = item.metadata
-    return SourceRef(kind="Pod", namespace=meta.namespace, name=meta.name, uid=meta.uid)
 
 
 def _worst_first(said: Observation) -> tuple[int, str, str]:

@@ -92,14 +92,12 @@ class ReadDevice(Payload):
     """Read live, past every cache: the record, the sources it names, the pods that hold the device now, the Lease.
 
     Attributes:
-        seen: sources of earlier readings, read again as long as they exist.
-        sources: the same by name, so that they can be read.
+        sources: of earlier readings, read again as long as they exist.
         attribute: of the device, that names the hardware (`Probe.identity_attribute`).
     """
 
     target: Target
     node: str = ""
-    seen: tuple[Seen, ...] = ()
     sources: tuple[SourceRef, ...] = ()
     attribute: str = "uuid"
 

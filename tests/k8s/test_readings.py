@@ -81,11 +81,11 @@ def test_a_claim_of_another_pod_proves_nothing() -> None:
 
 
 def test_devices_that_cannot_be_told_apart_are_all_suspect_and_none_is_healthy() -> None:
-    """Of several devices with one CDI id kubelet keeps one entry: its Healthy may hide the bad one."""
+    """Of several devices with one CDI id kubelet keeps one entry: which one it is about is never guessed."""
     held = claim("gpu-0", "gpu-1")
     bad = observation(pod(entry("Unhealthy", "vendor/gpu=claim-1")), DEVICE, held)
     assert bad is not None
-    assert bad.health is Health.UNHEALTHY
+    assert (bad.health, bad.reason) == (Health.UNKNOWN, Reason.AMBIGUOUS)
     assert observation(pod(entry("Healthy", "vendor/gpu=claim-1")), DEVICE, held) is None
 
 

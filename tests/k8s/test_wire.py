@@ -30,7 +30,7 @@ def read(value: object) -> Decoded[Pod]:
     return read_pod(json.dumps(value).encode())
 
 
-def health_of(decoded: Decoded[Pod]) -> dict[str, list[tuple[str, str]]]:
+def health_of(decoded: Decoded[Pod]) -> dict[str, list[tuple[str, str | None]]]:
     """Give the health entries of all containers by entry name."""
     return {
         entry.name: [(one.resource_id, one.health) for one in entry.resources]
