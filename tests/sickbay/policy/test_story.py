@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, Final
 
-from hypothesis import given, settings
+import pytest
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sickbay.model import contracts as c
@@ -166,10 +167,8 @@ class Story:
         self.state = progress.after_timeout(self.state, step.verb, self.now)
 
 
-@settings(max_examples=400, deadline=None)
-@given(st.data())
-def test_no_story_goes_wrong(data: st.DataObject) -> None:
-    """No device is released unproved, none is left fenced by an ended incident, and every kind world ends the story."""
+def tell(data: st.DataObject) -> None:
+    """Tell one story and check its end."""
     story = Story(data.draw, admitted=data.draw(st.booleans()), severity=data.draw(st.sampled_from(list(Health)[1:])))
     for _ in range(data.draw(st.integers(0, 60))):
         if story.turn():
@@ -191,3 +190,18 @@ def test_no_story_goes_wrong(data: st.DataObject) -> None:
         assert not story.state.verified or story.state.fence_number == 0
     assert story.state.probe is not ProbeStage.STARTED
     assert story.state.release in {ReleaseStage.NONE, ReleaseStage.GONE}
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.data())
+def test_no_story_goes_wrong(data: st.DataObject) -> None:
+    """No device is released unproved, none is left fenced by an ended incident, and every kind world ends the story."""
+    tell(data)
+
+
+@pytest.mark.soak
+@settings(max_examples=50_000, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_no_story_of_many_goes_wrong(data: st.DataObject) -> None:
+    """The same, for as many stories as an hour has room for."""
+    tell(data)
