@@ -8,9 +8,9 @@ When the server says:
     `TooManyRequests`: a matter of rate.
 After `MENDED`, benign:
     `Forbidden`, `Unauthorized`, `NotFound`, `UsageError`, `Undecodable`: a person can mend it, for example by
-    ``sickbay install``.
+    ``sickbay install``. `Invalid` and `BadRequest` too: webhooks and admission policies of others refuse so.
 Never:
-    `Invalid`, `BadRequest`, any other 4xx: our own fault, the same request fails for ever.
+    any other 4xx: our own fault, the same request fails for ever.
 
 An activity to which one of these is an ordinary outcome (NotFound on delete) answers it itself.
 """
@@ -36,7 +36,15 @@ LIMITED: Final = timedelta(seconds=1)
 """After 429 without Retry-After, which is what priority and fairness sends at least."""
 
 _BY_BACK_OFF: Final = (errors.UnavailableError, errors.ServerFault, errors.Gone)
-_BY_A_PERSON: Final = (errors.Forbidden, errors.Unauthorized, errors.NotFound, errors.UsageError, Undecodable)
+_BY_A_PERSON: Final = (
+    errors.Forbidden,
+    errors.Unauthorized,
+    errors.NotFound,
+    errors.Invalid,
+    errors.BadRequest,
+    errors.UsageError,
+    Undecodable,
+)
 
 EXPECTED: Final = (errors.SickbayError, Undecodable)
 """What `translated` takes; anything else is a bug, which Temporal retries and reports by itself."""

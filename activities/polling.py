@@ -1,4 +1,4 @@
-"""How soon to look again: at first at once, because most waits are short, later seldom, because the rest are long."""
+"""How soon to look again: soon while something is under way, seldom while nothing but a person can change it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,18 @@ from typing import Final
 
 from temporalio import activity
 
-FIRST: Final = timedelta(milliseconds=250)
-LONGEST: Final = timedelta(seconds=10)
+SOON: Final = timedelta(milliseconds=250)
+"""First pause while a pod is on its way out, or a probe runs: most of these waits are short."""
+
+SELDOM: Final = timedelta(seconds=3)
+"""First pause otherwise: a poll costs the API server a handful of requests, and a thousand incidents may wait."""
+
 FACTOR: Final = 1.5
 
+LONGEST: Final = {SOON: timedelta(seconds=10), SELDOM: timedelta(seconds=60)}
+"""Largest pause that each grows to."""
 
-def until_next_look() -> timedelta:
-    """Give the pause before the next attempt of the activity that runs now: `FIRST`, growing up to `LONGEST`."""
-    return min(FIRST * FACTOR ** min(activity.info().attempt - 1, 16), LONGEST)
+
+def until_next_look(first: timedelta = SOON) -> timedelta:
+    """Give the pause before the next attempt of the activity that runs now: `SOON` or `SELDOM`, growing."""
+    return min(first * FACTOR ** min(activity.info().attempt - 1, 16), LONGEST[first])

@@ -5,12 +5,12 @@ from __future__ import annotations
 from activities.effect import effect
 from activities.errors import waiting
 from activities.guard import own_record
-from activities.polling import until_next_look
+from activities.polling import SELDOM, SOON, until_next_look
 from k8s.records import Records
 from k8s.slots import EvictionSlots
 from k8s.users import UserLists, changed
 from sickbay.model.contracts import Activity, ListUsers, Users
-from sickbay.model.incident import User
+from sickbay.model.incident import User, UserState
 
 
 class UserActivities:
@@ -38,7 +38,9 @@ class UserActivities:
         """
         users = await self._look(step)
         if not changed(step.users, users):
-            raise waiting("no user came, went, or changed", until_next_look())
+            leaving = any(u.state is UserState.EVICTED or (u.terminating and u.state.holds) for u in users)
+            coming = any(u.state is UserState.GONE and u.evicted for u in users)
+            raise waiting("no user came, went, or changed", until_next_look(SOON if leaving or coming else SELDOM))
         return Users(users=users)
 
     async def _look(self, step: ListUsers) -> tuple[User, ...]:

@@ -127,6 +127,7 @@ class MemoryMap:
             "known": "\n".join(sorted(memory.known)),
             "versions": json.dumps(dict(memory.versions), sort_keys=True),
         }
+        self._last = None  # whatever happens to the write: what is there then is read again
         self._last = await self._map.write(before, content)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -30,34 +30,56 @@ class Hardware:
     value: Attribute | None = None
 
 
-def identify(slices: Iterable[ResourceSlice], device: DeviceKey, attribute: str) -> Hardware:
-    """Find a device's hardware identity.
+@dataclass(frozen=True, slots=True)
+class Identities:
+    """The identities of all devices of one driver at one moment, made once for many questions.
 
-    Only the highest complete generation of a pool counts for the device itself: a driver replaces its slices one by
-    one. For uniqueness everything from that generation on counts, complete or not.
-
-    Args:
-        slices: all slices of the device's driver.
-        device: the device.
-        attribute: name of the attribute, with its domain or without.
+    Only the highest complete generation of a pool counts for a device itself: a driver replaces its slices one by one.
+    For uniqueness everything from that generation on counts, complete or not.
     """
-    domain, name = _qualified(attribute, device.driver)
-    slices = [s for s in slices if s.spec.driver == device.driver]
-    complete = _complete_generations(slices)
-    seen: Counter[str] = Counter()
-    ours: Attribute | None = None
-    for pool, found in _devices(slices, complete):
-        value = _attribute(found.attributes, domain, name, device.driver)
+
+    domain: str
+    attribute: str
+    _own: Mapping[tuple[str, str], Attribute]
+    _bearers: Mapping[str, frozenset[tuple[str, str]]]
+
+    @classmethod
+    def of(cls, slices: Iterable[ResourceSlice], driver: str, attribute: str) -> Identities:
+        """Index slices.
+
+        Args:
+            slices: all slices of the driver; those of others are passed over.
+            driver: the driver.
+            attribute: name of the identity attribute, with its domain or without.
+        """
+        domain, name = _qualified(attribute, driver)
+        slices = [s for s in slices if s.spec.driver == driver]
+        complete = _complete_generations(slices)
+        own: dict[tuple[str, str], Attribute] = {}
+        bearers: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
+        for pool, found in _devices(slices, complete):
+            value = _attribute(found.attributes, domain, name, driver)
+            if value is None:
+                continue
+            place = (pool.name, found.name)
+            bearers[value.text].add(place)
+            if pool.generation == complete.get(pool.name):
+                own[place] = value
+        return cls(domain, name, own, {text: frozenset(places) for text, places in bearers.items()})
+
+    def identify(self, device: DeviceKey) -> Hardware:
+        """Find a device's hardware identity."""
+        place = (device.pool, device.device)
+        value = self._own.get(place)
         if value is None:
-            continue
-        is_ours = (pool.name, found.name) == (device.pool, device.device)
-        if is_ours and pool.generation == complete.get(device.pool):
-            ours = value
-        if not is_ours:
-            seen[value.text] += 1
-    if ours is None:
-        return Hardware(domain, name)
-    return Hardware(domain, name, id=ours.text, unique=seen[ours.text] == 0, value=ours)
+            return Hardware(self.domain, self.attribute)
+        unique = self._bearers[value.text] == {place}
+        return Hardware(self.domain, self.attribute, id=value.text, unique=unique, value=value)
+
+
+def identify(slices: Iterable[ResourceSlice], device: DeviceKey, attribute: str) -> Hardware:
+    """Find one device's hardware identity; for many questions of the same slices keep the `Identities`."""
+    return Identities.of(slices, device.driver, attribute).identify(device)
 
 
 def cel_of(hardware: Hardware, driver: str) -> str:

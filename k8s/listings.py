@@ -17,6 +17,7 @@ import msgspec
 import structlog
 
 from k8s.gateway import Gateway
+from k8s.hardware import Identities
 from k8s.reading import Reader, Undecodable
 from k8s.resources import RESOURCECLAIMS, RESOURCESLICES, Resource
 from k8s.store import Key
@@ -128,12 +129,21 @@ class SliceLister:
         self._gateway = gateway
         self._spacing = spacing
         self._shared: dict[str, Shared[tuple[ResourceSlice, ...]]] = {}
+        self._identities: dict[tuple[str, str], tuple[tuple[ResourceSlice, ...], Identities]] = {}
 
     async def get(self, driver: str) -> tuple[ResourceSlice, ...]:
         """List the driver's slices of all nodes, together with whoever else asks now."""
         if driver not in self._shared:
             self._shared[driver] = Shared(lambda: self._list(driver), spacing=self._spacing)
         return await self._shared[driver].get()
+
+    async def identities(self, driver: str, attribute: str) -> Identities:
+        """Give the identities of a driver's devices, indexed once per list."""
+        slices = await self.get(driver)
+        indexed = self._identities.get((driver, attribute))
+        if indexed is None or indexed[0] is not slices:
+            indexed = self._identities[driver, attribute] = (slices, Identities.of(slices, driver, attribute))
+        return indexed[1]
 
     async def _list(self, driver: str) -> tuple[ResourceSlice, ...]:
         selector = {"fieldSelector": f"spec.driver={driver}"}

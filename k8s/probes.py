@@ -18,7 +18,7 @@ import structlog
 from k8s.clock import utc_now
 from k8s.evictions import read_pod
 from k8s.gateway import Gateway
-from k8s.hardware import Hardware, identify
+from k8s.hardware import Hardware
 from k8s.listings import ClaimLister, SliceLister
 from k8s.owners import condition
 from k8s.probe_objects import (
@@ -83,7 +83,8 @@ class Probes:
         claim = await self._get(RESOURCECLAIMS, _CLAIM, step.name)
         if claim is None:
             attribute = settings.identity_attribute(target.device.driver)
-            hardware = identify(await self._slices.get(target.device.driver), target.device, attribute)
+            identities = await self._slices.identities(target.device.driver, attribute)
+            hardware = identities.identify(target.device)
             waiting = _unaddressable(hardware, hardware_id) or await self._held(target.device)
             if waiting:
                 return waiting

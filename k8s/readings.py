@@ -10,9 +10,9 @@ import structlog
 
 from k8s import claims
 from k8s.gateway import Gateway
-from k8s.hardware import identify
 from k8s.listings import ClaimLister, Claims, SliceLister
 from k8s.observations import report, source_of
+from k8s.probe_objects import PROBE_NAMESPACE
 from k8s.reading import Reader, Undecodable
 from k8s.resources import LEASES, NODES, PODS
 from k8s.wire import Lease, Object, Pod
@@ -59,15 +59,16 @@ class Readings:
         Raises:
             ClusterError, ClusterUnavailable: something could not be read, so the reading is none.
         """
-        held, slices = await asyncio.gather(self._claims.get(), self._slices.get(device.driver))
+        held, identities = await asyncio.gather(self._claims.get(), self._slices.identities(device.driver, attribute))
         users = claims.users_of(device, held.of(device))
-        pods = {(u.namespace, u.name, u.uid) for u in users if u.resource == "pods"}
-        pods |= {(s.namespace, s.name, s.uid) for s in sources if s.kind == "Pod"}
+        # What a probe found is told by its verdict alone: its pod is no witness for or against the device.
+        pods = {(u.namespace, u.name, u.uid) for u in users if u.resource == "pods" and u.namespace != PROBE_NAMESPACE}
+        pods |= {(s.namespace, s.name, s.uid) for s in sources if s.kind == "Pod" and s.namespace != PROBE_NAMESPACE}
         told = await asyncio.gather(*(self._said(*pod, device, held) for pod in pods))
         observations = sorted((o for o in told if o is not None), key=_worst_first)
         node = node or next((o.node for o in observations if o.node), "")
         lease_version, node_gone = await asyncio.gather(self._lease_version(node), self._node_gone(node))
-        hardware = identify(slices, device, attribute)
+        hardware = identities.identify(device)
         worst = observations[0] if observations else None
         return Reading(
             health=worst.health if worst else None,

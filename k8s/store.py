@@ -167,7 +167,10 @@ class Store(Generic[T]):
             for flaw in decoded.flaws:
                 self.counts[Count.ODD_FIELDS if flaw.kind is Kind.FIELD else Count.ODD_ENTRIES] += 1
             meta = decoded.value.metadata
-            return Item(decoded.value, meta.resource_version, flaws=decoded.flaws), meta
+            if meta.uid and meta.resource_version:
+                return Item(decoded.value, meta.resource_version, flaws=decoded.flaws), meta
+            self.counts[Count.UNDECODABLE] += 1
+            return None, meta
         try:
             return None, _NAME_ONLY(raw).value.metadata
         except Undecodable as error:

@@ -32,7 +32,13 @@ async def look_around(gateway: Gateway, cluster: str | None) -> str:
     with remedies(gateway):
         await _require_records(gateway)
         await _require_rights(gateway)
-        return cluster or await installed_name(gateway)
+        installed = await installed_name(gateway)
+        if cluster not in {None, installed}:
+            raise errors.UsageError(
+                f"--cluster: this cluster is installed as {installed!r}, and its records carry that name; leave the "
+                f"setting out, or give {installed!r} instead of {cluster!r}"
+            )
+        return installed
 
 
 async def installed_name(gateway: Gateway) -> str:

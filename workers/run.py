@@ -57,7 +57,10 @@ async def run(settings: Settings, policy: Policy | None, stop: asyncio.Event, *,
         link = Contact(temporal, readiness, metrics, without="fencing" if policy else "nothing")
         parts = [link.keep(stop)]
         if policy is not None:
-            parts.append(watcher.run(gateway, temporal, policy, cluster, readiness, metrics, stop))
+            election = await stack.enter_async_context(
+                await Gateway.connect(kubeconfig=settings.kubeconfig, context=settings.context)
+            )
+            parts.append(watcher.run(gateway, election, temporal, policy, cluster, readiness, metrics, stop))
         if works:
             parts.append(_work(gateway, temporal, cluster, link, readiness, Metering(metrics), settings, stop))
         await together(stop, *parts)

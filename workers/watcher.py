@@ -14,6 +14,7 @@ from sickbay.watch.watcher import Watcher
 
 async def run(
     gateway: Gateway,
+    election: Gateway,
     temporal: Temporal,
     policy: Policy,
     cluster: str,
@@ -22,7 +23,7 @@ async def run(
     stop: asyncio.Event,
 ) -> None:
     """Watch until asked to stop; ready means: able to act, or standing by for whoever acts."""
-    watcher = Watcher(gateway, temporal, policy, cluster, meter=metrics)
+    watcher = Watcher(gateway, temporal, policy, cluster, meter=metrics, election=election)
 
     def check() -> Check:
         return Check(ok=not watcher.missing, message=watcher.missing)

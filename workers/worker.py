@@ -27,8 +27,9 @@ STICKY: Final = timedelta(seconds=3)
 THROTTLE: Final = timedelta(seconds=1)
 """Longest pause between heartbeats that are sent; it bounds how late an activity learns of its cancellation."""
 
-EFFECTS: Final = 48
-"""Short writes at once: below the gateway's connections, so that what waits for a slot does not wait for a socket."""
+EFFECTS: Final = 256
+"""Short verbs at once. Most of them wait for a list that is shared and made once a second, so that fewer slots would
+bound a burst; what is sent at once the gateway's connections bound."""
 
 WAITS: Final = 100
 """Polls at once; each holds its slot only while it looks."""

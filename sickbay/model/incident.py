@@ -65,6 +65,9 @@ class User(Payload):
         owner_kind: of its topmost controller: Job, Deployment, …, ``Pod`` for a pod without one.
         may_move: whether one eviction makes it start again elsewhere without losing more than it already lost.
         note: why not, or what it waits for, for people.
+        found_at: when it was first listed; one that came after its owner's eviction has come back.
+        leaving_since: since when it has been seen terminating.
+        tries: evictions of it that were refused so far; their pause grows.
         stuck: waiting cannot help its eviction, so a person is asked at once.
         terminating: it is being deleted, by whomever.
         evicted: by this incident; only such a user's replacement is waited for.
@@ -81,7 +84,11 @@ class User(Payload):
     evicted: bool = False
     state: UserState = UserState.FOUND
     note: str = ""
+    found_at: datetime | None = None
+    evicted_at: datetime | None = None
+    leaving_since: datetime | None = None
     blocked_since: datetime | None = None
+    tries: int = 0
     stuck: bool = False
     retry_at: datetime | None = None
     gone_at: datetime | None = None
@@ -139,12 +146,14 @@ class IncidentState(Payload):
         severity: the highest that was told and not cleared.
         health: of the last live reading; None if nobody reported.
         healthy_since: since when live readings have been fresh Healthy with nothing written in between.
-        fault: a step that failed for good in its time, or an error of our own; tried again after a pause.
+        fault: a step that failed for good in its time, or an error of our own; kept until something works again.
+        retrying: the pause after the fault is over.
         reread: something was said; read live before the next decision.
         lease_version: of the node's Lease at the last reading (at first: of the record).
         lease_moved_at: when it was last seen to have moved; None = never, so nothing read was proved fresh.
         addressable: the hardware identity is published and unique, so that a probe can be sent to it.
         swapped: the slot was last seen with another hardware identity than the one that failed.
+        refused: times in a row that the probe could not run; no attempt is used.
         overruled: what was still said of the device when its probe was sent; a pass outvotes it.
         outcome: the end that is worked towards: Released, or Cleared where nothing bad was ever read live.
         fence_allotted: fence ``fence_number`` is this incident's; otherwise it is an earlier one and the next is taken.
@@ -170,6 +179,7 @@ class IncidentState(Payload):
     phase: Phase = Phase.SUSPECT
     ask: Ask | None = None
     fault: Ask | None = None
+    retrying: bool = False
     unsaid: bool = True
     timeline: tuple[TimelineEntry, ...] = ()
 
@@ -188,6 +198,7 @@ class IncidentState(Payload):
     fence_uid: str = ""
     fenced_at: datetime | None = None
     hand_edits: int = 0
+    hand_edited_at: datetime | None = None
 
     users: tuple[User, ...] = ()
     users_at: datetime | None = None
@@ -197,6 +208,7 @@ class IncidentState(Payload):
     probe_sent_at: datetime | None = None
     attempts: int = 0
     inconclusive: int = 0
+    refused: int = 0
     next_probe_at: datetime | None = None
     verdict: Verdict | None = None
     verdict_note: str = ""

@@ -26,7 +26,7 @@ def evacuate(state: IncidentState, now: datetime) -> Step:
         settled_at = (state.fenced_at or now) + state.policy.settle
         return await_users(Phase.QUARANTINED, "Settle", "looks for users bound at the last moment", settled_at)
     # Healthy for long enough: nobody is moved for a device that is well; the probe waits until it is free.
-    if stable(state, now):
+    if stable(state):
         return await_users(
             Phase.QUARANTINED,
             "HealthyInUse",
@@ -47,37 +47,46 @@ def evacuate(state: IncidentState, now: datetime) -> Step:
             f"{named(holding)} may have to move; waits to be sure",
             min(confirmed_at, healthy_at) if healthy_at else confirmed_at,
         )
+    # A person stays asked while something else is done: what is asked for is not settled by it.
+    ask = _evacuation_ask(state, holding, now)
+    phase = Phase.EVACUATING if ask is None else Phase.NEEDS_OPERATOR
     ready = next((u for u in holding if _may_be_evicted(u, state, now)), None)
-    if ready is not None:
-        if state.read_at is None or now - state.read_at > FRESH_ENOUGH:
-            return Step(
-                verb=Verb.READ,
-                phase=Phase.EVACUATING,
-                reason="StillBad",
-                message="reads the device once more before it moves anybody",
-            )
-        return Step(
-            verb=Verb.EVICT,
-            phase=Phase.EVACUATING,
-            reason="Evict",
-            message=f"moves {ready.namespace}/{ready.name} ({ready.owner_kind} {ready.owner_name})",
-            user=ready,
-        )
-    return _await_movement(state, holding, healthy_at, now)
+    if ready is None:
+        return _await_movement(state, holding, healthy_at, ask, now)
+    if state.read_at is None or now - state.read_at > FRESH_ENOUGH:
+        message = "reads the device once more before it moves anybody"
+        return Step(verb=Verb.READ, phase=phase, reason="StillBad", message=message, ask=ask)
+    message = f"moves {ready.namespace}/{ready.name} ({ready.owner_kind} {ready.owner_name})"
+    return Step(verb=Verb.EVICT, phase=phase, reason="Evict", message=message, user=ready, ask=ask)
 
 
 def _may_be_evicted(user: User, state: IncidentState, now: datetime) -> bool:
-    if not (user.may_move and state.policy.migration.enabled) or user.terminating:
+    if not _evictable(user, state):
         return False
     due = user.retry_at is None or now >= user.retry_at
     return user.state is UserState.FOUND or (user.state is UserState.BLOCKED and due)
 
 
-def _await_movement(state: IncidentState, holding: list[User], healthy_at: datetime | None, now: datetime) -> Step:
-    """Everything that could be asked for has been; wait for users to go, and ask a person where one is needed."""
-    ask = _evacuation_ask(state, holding, now)
-    retries = [u.retry_at for u in holding if u.state is UserState.BLOCKED and u.retry_at is not None]
-    recheck = min([*retries, *([healthy_at] if healthy_at else []), now + REMINDER])
+def _evictable(user: User, state: IncidentState) -> bool:
+    wanted = user.may_move and state.policy.migration.enabled
+    return wanted and not user.terminating and not _came_back(user, state)
+
+
+def _came_back(user: User, state: IncidentState) -> bool:
+    """Whether its job has already been moved off this device by this incident, and sent another pod to it."""
+    moved = [u for u in state.users if u.evicted_at is not None and u.uid != user.uid and u.owner_uid == user.owner_uid]
+    if not user.owner_uid or user.found_at is None:
+        return False
+    return any(u.evicted_at is not None and u.evicted_at <= user.found_at for u in moved)
+
+
+def _await_movement(
+    state: IncidentState, holding: list[User], healthy_at: datetime | None, ask: Ask | None, now: datetime
+) -> Step:
+    """Everything that could be done has been; wait for users to go, and ask a person where one is needed."""
+    blocked_until = [u.retry_at for u in holding if u.state is UserState.BLOCKED and _evictable(u, state)]
+    patience = now + state.policy.migration.blocked_after
+    recheck = min([*(t for t in blocked_until if t is not None), *([healthy_at] if healthy_at else []), patience])
     if ask is None:
         blocked = next((u for u in holding if u.state is UserState.BLOCKED and u.note), None)
         if blocked is not None:
@@ -87,10 +96,24 @@ def _await_movement(state: IncidentState, holding: list[User], healthy_at: datet
 
 
 def _evacuation_ask(state: IncidentState, holding: list[User], now: datetime) -> Ask | None:
+    patience = state.policy.migration.blocked_after
     for user in holding:
+        name = f"{user.namespace}/{user.name}"
+        leaving_since = user.leaving_since or user.evicted_at
+        if leaving_since is not None and now - leaving_since >= patience:
+            return Ask(
+                reason="StuckTerminating",
+                remedy=f"{name} has been terminating for long; see whether node {state.node or 'of the device'} and "
+                "its driver are alive. It is never deleted by force",
+            )
         if user.terminating or user.state is UserState.EVICTED:
             continue
-        name = f"{user.namespace}/{user.name}"
+        if _came_back(user, state):
+            return Ask(
+                reason="CameBack",
+                remedy=f"{user.owner_kind} {user.owner_name} was moved off this device and came back as {name}, as "
+                "happens with a claim that its pods share; stop it, or give its pods claims of their own",
+            )
         if not state.policy.migration.enabled:
             return Ask(
                 reason="MigrationDisabled", remedy=f"move {name} yourself: the policy's migration.enabled is false"
@@ -98,7 +121,7 @@ def _evacuation_ask(state: IncidentState, holding: list[User], now: datetime) ->
         if not user.may_move:
             return Ask(reason="WillNotMove", remedy=user.note or f"move {name} yourself")
         blocked = user.state is UserState.BLOCKED and user.blocked_since is not None
-        if blocked and (user.stuck or now - (user.blocked_since or now) >= state.policy.migration.blocked_after):
+        if blocked and (user.stuck or now - (user.blocked_since or now) >= patience):
             return Ask(reason="EvictionBlocked", remedy=user.note or f"make room for the eviction of {name}")
     return None
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
-from sickbay.model.incident import Ask, IncidentState, ReleaseStage
+from sickbay.model.incident import Ask, IncidentState, ProbeStage, ReleaseStage
 from sickbay.model.observation import Health, Reason
+from sickbay.model.policy import Mode
 from sickbay.model.record import Phase
 from sickbay.policy.evacuate import evacuate
 from sickbay.policy.prove import recover, release
-from sickbay.policy.standing import LONGEST_RECHECK, free, healthy_recheck, stable
+from sickbay.policy.standing import LONGEST_RECHECK, REMINDER, free, healthy_recheck, stable
 from sickbay.policy.steps import Step, Verb
 
 RETRY: Final = timedelta(minutes=1)
@@ -22,6 +23,12 @@ RETRY: Final = timedelta(minutes=1)
 
 HOURLY: Final = timedelta(hours=1)
 """A Held incident is told when it is admitted, and reads its record all the same."""
+
+PATIENCE: Final = 3
+"""Fences that may be taken away before the next one waits."""
+
+ACTING: Final = frozenset({Mode.ENFORCE, Mode.APPROVE})
+"""Modes in which an admitted incident moves jobs and probes."""
 
 ON_ITS_WORD: Final = frozenset({Reason.PERSON, Reason.ORPHAN})
 """Reasons that no source object repeats: a fence for one of these is never provisional."""
@@ -39,7 +46,7 @@ def next_step(state: IncidentState, now: datetime) -> Step:
             verb=Verb.END, phase=state.outcome or Phase.SUPERSEDED, reason="Closed", message="the record is closed"
         )
     # A step that failed for long is a reason to tell a person, and to try again.
-    if state.fault is not None:
+    if state.fault is not None and not state.retrying:
         return Step(
             verb=Verb.WAIT,
             phase=Phase.NEEDS_OPERATOR,
@@ -56,6 +63,9 @@ def next_step(state: IncidentState, now: datetime) -> Step:
         return release(state, now)
     if not state.admitted:
         return _unadmitted(state, now)
+    # Somebody takes every fence away, or changes it: putting back the next one at once would only go round and round.
+    if state.hand_edits >= PATIENCE and state.fenced_at is None and now < _edited_at(state, now) + RETRY:
+        return _hand_edited(state, Verb.WAIT, _edited_at(state, now) + RETRY)
     # A fence first: it only turns new allocations away, and everything else takes longer.
     if state.fenced_at is None:
         return Step(
@@ -64,17 +74,63 @@ def next_step(state: IncidentState, now: datetime) -> Step:
             reason="Fence",
             message="keeps new allocations off the device",
         )
+    return _fenced(state, now)
+
+
+def _fenced(state: IncidentState, now: datetime) -> Step:
     # Nothing bad was ever read live, and Healthy lasts: the fence was provisional, nobody was moved.
-    if not state.verified and state.reason not in ON_ITS_WORD and stable(state, now):
+    untried = state.probe is ProbeStage.NONE and state.verdict is None
+    provisional = not state.verified and state.reason not in ON_ITS_WORD and untried
+    if stable(state) and (provisional or state.policy.mode is Mode.SHADOW):
         return _cleared(state, "never bad in a live reading, and fresh Healthy lasts")
+    # Without the word to enforce, nobody is moved and nothing is tried: the fence shows what would be.
+    if state.policy.mode not in ACTING:
+        return _look_on(state, now)
+    # Twice by hand is no slip: a fence is put back every time, and nothing else is done for a day.
+    if state.hand_edits > 1 and now < _edited_at(state, now) + REMINDER:
+        return _hand_edited(state, Verb.WAIT, _edited_at(state, now) + REMINDER)
     if not free(state, now):
         return evacuate(state, now)
     return recover(state, now)
 
 
+def _edited_at(state: IncidentState, now: datetime) -> datetime:
+    return state.hand_edited_at or now
+
+
+def _hand_edited(state: IncidentState, verb: Verb, recheck_at: datetime) -> Step:
+    ask = Ask(
+        reason="HandEdited",
+        remedy=f"the fence was taken away or changed {state.hand_edits} times by somebody else; find out who, and "
+        "leave it alone: the incident goes on by itself",
+    )
+    return Step(
+        verb=verb,
+        phase=Phase.NEEDS_OPERATOR,
+        reason=ask.reason,
+        message=ask.remedy,
+        recheck_at=recheck_at,
+        ask=ask,
+    )
+
+
+def _look_on(state: IncidentState, now: datetime) -> Step:
+    if state.users_at is None:
+        return Step(
+            verb=Verb.LIST_USERS, phase=Phase.QUARANTINED, reason="ListUsers", message="finds out who holds the device"
+        )
+    return Step(
+        verb=Verb.WAIT,
+        phase=Phase.QUARANTINED,
+        reason="OnlyShows",
+        message=f"mode {state.policy.mode}: nobody is moved, nothing is probed; ends when Healthy lasts",
+        recheck_at=healthy_recheck(state, now) or now + HOURLY,
+    )
+
+
 def _unadmitted(state: IncidentState, now: datetime) -> Step:
     # Doubt that resolves itself, or a Held device that recovered: nothing was done, nothing is left.
-    if stable(state, now):
+    if stable(state) and state.reason not in ON_ITS_WORD:
         return _cleared(state, "fresh Healthy lasts, and nothing had been fenced")
     healthy_at = healthy_recheck(state, now)
     if state.severity is Health.UNHEALTHY:

@@ -14,15 +14,20 @@ from sickbay.model.incident import (
     ProbeStage,
     ReleaseStage,
     TimelineEntry,
+    User,
     UserState,
     Verdict,
 )
 from sickbay.model.observation import Health, Observation
 from sickbay.model.record import Phase
+from sickbay.policy.standing import REMINDER
 from sickbay.policy.steps import Step, Verb
 
 RETRY_EVICTION: Final = timedelta(seconds=10)
 """Pause before an eviction that a disruption budget blocked is tried again: the API server names none when it is 0."""
+
+LONGEST_RETRY: Final = timedelta(minutes=2)
+"""Largest pause between two tries of a blocked eviction."""
 
 RETRY_PROBE: Final = timedelta(seconds=30)
 """Pause before a probe that could not start, or that proved nothing, is tried again."""
@@ -36,8 +41,9 @@ def enter(state: IncidentState, step: Step, now: datetime) -> IncidentState:
     changes: dict[str, object] = {}
     if step.phase is not state.phase:
         changes |= {"phase": step.phase, "timeline": _told(state, step.phase, step.message, now)}
-    if (step.ask and step.ask.reason) != (state.ask and state.ask.reason):
-        changes["ask"] = None if step.ask is None else Ask(reason=step.ask.reason, remedy=step.ask.remedy, since=now)
+    ask = step.ask or state.fault
+    if (ask and ask.reason) != (state.ask and state.ask.reason):
+        changes["ask"] = None if ask is None else Ask(reason=ask.reason, remedy=ask.remedy, since=now)
     if step.verb is Verb.FENCE and not state.fence_allotted:
         changes |= {"fence_number": state.fence_number + 1, "fence_allotted": True}
     if step.verb is Verb.START_PROBE and state.probe is ProbeStage.NONE:
@@ -122,8 +128,6 @@ def after_read(state: IncidentState, reading: Reading, now: datetime) -> Inciden
     healthy = reading.health is Health.HEALTHY and fresh
     unchanged = state.healthy_since is not None and not _written(state.observations, reading.observations)
     healthy_since = (state.healthy_since if unchanged else now) if healthy else None
-    if reading.health is Health.HEALTHY and not fresh and unchanged:
-        healthy_since = state.healthy_since
     changes: dict[str, object] = {
         "read_at": now,
         "reread": False,
@@ -178,9 +182,12 @@ def _after_pass(state: IncidentState, reading: Reading, now: datetime) -> Incide
     news = any(o.health is Health.UNHEALTHY and (o.source.uid, o.digest) not in outvoted for o in reading.observations)
     if news or (state.swapped and state.release is not ReleaseStage.NONE):
         return _called_off(state, now, news=news)
-    if state.release is ReleaseStage.OPENED:
-        return state.model_copy(update={"release": ReleaseStage.READ})
-    return state
+    if state.release is not ReleaseStage.OPENED:
+        return state
+    if state.outcome is Phase.RELEASED and not state.addressable:
+        # Its identity cannot be read just now: the pass stands, the release waits.
+        return state.model_copy(update={"release": ReleaseStage.NONE, "outcome": None})
+    return state.model_copy(update={"release": ReleaseStage.READ})
 
 
 def _called_off(state: IncidentState, now: datetime, *, news: bool) -> IncidentState:
@@ -204,9 +211,16 @@ def _called_off(state: IncidentState, now: datetime, *, news: bool) -> IncidentS
     return state.model_copy(update=changes)
 
 
+def _refused_pause(state: IncidentState) -> timedelta:
+    """Pause before a probe that could not run is tried again: it grows."""
+    return min(RETRY_PROBE * 2.0 ** min(state.refused, 16), max(state.policy.probe.longest, RETRY_PROBE))
+
+
 def pause_after(state: IncidentState, attempts: int) -> timedelta:
-    """Pause before the next probe after so many failed ones: exponential, bounded."""
+    """Pause before the next probe after so many failed ones: exponential, bounded; a day when all are spent."""
     probe = state.policy.probe
+    if attempts >= probe.attempts:
+        return REMINDER
     return min(probe.first * probe.factor ** min(attempts, 32), probe.longest)
 
 
@@ -214,7 +228,13 @@ def after_fenced(state: IncidentState, fenced: Fenced, now: datetime) -> Inciden
     """Note the fence that holds, or that someone took it away: then the next number is taken."""
     if fenced.lost:
         lost = state.model_copy(
-            update={"fence_allotted": False, "fenced_at": None, "fence_uid": "", "hand_edits": state.hand_edits + 1}
+            update={
+                "fence_allotted": False,
+                "fenced_at": None,
+                "fence_uid": "",
+                "hand_edits": state.hand_edits + 1,
+                "hand_edited_at": now,
+            }
         )
         return note(lost, f"fence {state.fence_number} was taken away by someone else; it is put back", now)
     fresh = fenced.uid != state.fence_uid
@@ -235,7 +255,17 @@ def after_users(state: IncidentState, users: Users, now: datetime) -> IncidentSt
             told = note(told, f"{user.namespace}/{user.name} ({user.owner_kind}) holds the device", now)
         elif known.state is not user.state:
             told = note(told, f"{user.namespace}/{user.name}: {user.state}. {user.note}".strip(), now)
-    return told.model_copy(update={"users": users.users, "users_at": now})
+    return told.model_copy(update={"users": tuple(_dated(u, now) for u in users.users), "users_at": now})
+
+
+def _dated(user: User, now: datetime) -> User:
+    """Note when a user was found, and since when it has been leaving."""
+    changes: dict[str, object] = {}
+    if user.found_at is None:
+        changes["found_at"] = now
+    if user.terminating and user.leaving_since is None:
+        changes["leaving_since"] = now
+    return user.model_copy(update=changes) if changes else user
 
 
 def after_evicted(state: IncidentState, evicted: Evicted, now: datetime) -> IncidentState:
@@ -243,20 +273,20 @@ def after_evicted(state: IncidentState, evicted: Evicted, now: datetime) -> Inci
     user = next((u for u in state.users if u.uid == evicted.uid), None)
     if user is None:
         return state
-    pause = evicted.retry_after or RETRY_EVICTION
+    growing = min(RETRY_EVICTION * 1.5 ** min(user.tries, 16), LONGEST_RETRY)
     blocked = {
         "state": UserState.BLOCKED,
         "note": evicted.message,
-        "retry_at": now + pause,
+        "retry_at": now + (evicted.retry_after or growing),
         "blocked_since": user.blocked_since or now,
+        "tries": user.tries + 1,
     }
     changes: dict[EvictionOutcome, dict[str, object]] = {
-        EvictionOutcome.ACCEPTED: {"state": UserState.EVICTED, "note": "", "evicted": True},
+        EvictionOutcome.ACCEPTED: {"state": UserState.EVICTED, "note": "", "evicted": True, "evicted_at": now},
         EvictionOutcome.GONE: {"state": UserState.EVICTED, "note": evicted.message},
         EvictionOutcome.BUDGET: blocked | {"stuck": False},
         EvictionOutcome.DENIED: blocked,
-        # Our own cap is no reason to ask a person.
-        EvictionOutcome.BUSY: {"state": UserState.BLOCKED, "note": evicted.message, "retry_at": now + pause},
+        EvictionOutcome.BUSY: blocked | {"stuck": False},
         EvictionOutcome.MANY_BUDGETS: blocked | {"stuck": True},
     }
     after = user.model_copy(update=changes[evicted.outcome])
@@ -272,7 +302,14 @@ def after_evicted(state: IncidentState, evicted: Evicted, now: datetime) -> Inci
 def after_probe_started(state: IncidentState, waiting: str, now: datetime) -> IncidentState:
     """Note that the probe is there, or why it has to wait; waiting uses no attempt."""
     if waiting:
-        return state.model_copy(update={"next_probe_at": now + RETRY_PROBE, "verdict_note": waiting, "users_at": None})
+        return state.model_copy(
+            update={
+                "next_probe_at": now + _refused_pause(state),
+                "refused": state.refused + 1,
+                "verdict_note": waiting,
+                "users_at": None,
+            }
+        )
     sent = state.model_copy(update={"probe": ProbeStage.STARTED, "probe_sent_at": now})
     return note(sent, f"probe {state.probe_number} was sent", now)
 
@@ -280,7 +317,9 @@ def after_probe_started(state: IncidentState, waiting: str, now: datetime) -> In
 def after_verdict(state: IncidentState, verdict: ProbeVerdict, now: datetime) -> IncidentState:
     """Note a verdict; its pod is removed next."""
     text = ": ".join(part for part in (verdict.cause, verdict.message) if part) or str(verdict.verdict)
-    judged = {"probe": ProbeStage.JUDGED, "verdict": verdict.verdict, "verdict_note": text}
+    judged: dict[str, object] = {"probe": ProbeStage.JUDGED, "verdict": verdict.verdict, "verdict_note": text}
+    if verdict.verdict is not Verdict.PASS:
+        judged["healthy_since"] = None
     return note(state.model_copy(update=judged), f"probe {state.probe_number}: {verdict.verdict}. {text}", now)
 
 
@@ -292,19 +331,29 @@ def after_probe_stopped(state: IncidentState, now: datetime) -> IncidentState:
         changes |= {
             "attempts": attempts,
             "inconclusive": 0,
+            "refused": 0,
             "verified": True,
             "next_probe_at": now + pause_after(state, attempts),
         }
     elif state.verdict is Verdict.INCONCLUSIVE:
-        changes |= {"inconclusive": state.inconclusive + 1, "next_probe_at": now + RETRY_PROBE}
+        spent = state.inconclusive >= state.policy.probe.inconclusive
+        pause = state.policy.probe.longest if spent else RETRY_PROBE
+        changes |= {"inconclusive": state.inconclusive + 1, "refused": 0, "next_probe_at": now + pause}
     elif state.verdict is Verdict.WAITING:
-        changes |= {"next_probe_at": now + RETRY_PROBE}
+        changes |= {"refused": state.refused + 1, "next_probe_at": now + _refused_pause(state)}
+    elif state.verdict is Verdict.PASS:
+        changes |= {"inconclusive": 0, "refused": 0}
     return state.model_copy(update=changes)
 
 
 def failed(state: IncidentState, reason: str, remedy: str, now: datetime) -> IncidentState:
     """Note a step that failed for good in its time, or an error of our own: a person is told, the fence stays."""
-    return state.model_copy(update={"fault": Ask(reason=reason, remedy=remedy, since=now)})
+    return state.model_copy(update={"fault": Ask(reason=reason, remedy=remedy, since=now), "retrying": False})
+
+
+def worked(state: IncidentState) -> IncidentState:
+    """Note that something worked again: nobody is asked about a fault any more."""
+    return state if state.fault is None else state.model_copy(update={"fault": None, "retrying": False})
 
 
 def after_release_step(state: IncidentState, verb: Verb) -> IncidentState:
@@ -322,6 +371,6 @@ def after_timeout(state: IncidentState, verb: Verb, now: datetime) -> IncidentSt
     if verb is Verb.AWAIT_PROBE:
         late = ProbeVerdict(verdict=Verdict.INCONCLUSIVE, cause="ProbeTimeout", message="no verdict in time")
         return after_verdict(state, late, now)
-    if state.fault is not None:
-        return state.model_copy(update={"fault": None})
+    if state.fault is not None and not state.retrying:
+        return state.model_copy(update={"retrying": True, "reread": True})
     return state.model_copy(update={"reread": True})

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Final
 
 from sickbay.model.incident import Ask, IncidentState, ProbeStage, ReleaseStage, UserState, Verdict
 from sickbay.model.record import Phase
 from sickbay.policy.evacuate import await_users
 from sickbay.policy.standing import LONGEST_RECHECK, REMINDER, named, stable
 from sickbay.policy.steps import Step, Verb
+
+PATIENCE: Final = 3
+"""Probes in a row that could not run before a person is asked."""
 
 
 def recover(state: IncidentState, now: datetime) -> Step:
@@ -36,69 +40,66 @@ def recover(state: IncidentState, now: datetime) -> Step:
         return await_users(
             Phase.EVACUATING, "AwaitReplacement", f"waits for {named(waiting)} to run elsewhere", max(late)
         )
-    if state.verdict is Verdict.PASS:
-        return _passed(state, now)
-    ask = _probe_ask(state)
-    if ask is not None:
+    # Whatever has passed, or is to be probed: it must be known to be the very hardware that failed.
+    unknown = _identity_ask(state)
+    if unknown is not None:
         return Step(
             verb=Verb.WAIT,
             phase=Phase.NEEDS_OPERATOR,
-            reason=ask.reason,
-            message=ask.remedy,
-            recheck_at=now + (LONGEST_RECHECK if ask.reason == "NotAddressable" else REMINDER),
-            ask=ask,
+            reason=unknown.reason,
+            message=unknown.remedy,
+            recheck_at=now + LONGEST_RECHECK,
+            ask=unknown,
         )
+    if state.verdict is Verdict.PASS:
+        return Step(
+            verb=Verb.OPEN_RELEASE,
+            phase=Phase.RELEASING,
+            reason="Passed",
+            message=f"probe {state.probe_number} passed; releases the device",
+            outcome=Phase.RELEASED,
+        )
+    # A person who is asked does not stop the trying: it goes on seldom, and ends the asking when it succeeds.
+    ask = _probe_ask(state)
     due = state.next_probe_at or now + state.policy.probe.first
     # Fresh Healthy that lasts brings the next attempt forward; it never replaces it.
-    if now < due and not stable(state, now):
+    if now < due and not stable(state):
+        rest = f"tries the device again after attempt {state.attempts}" if state.attempts else "lets the device rest"
         return Step(
             verb=Verb.WAIT,
-            phase=Phase.RECOVERING,
-            reason="Recover",
-            message=f"tries the device again after attempt {state.attempts}"
-            if state.attempts
-            else "lets the device rest",
+            phase=Phase.RECOVERING if ask is None else Phase.NEEDS_OPERATOR,
+            reason="Recover" if ask is None else ask.reason,
+            message=rest if ask is None else ask.remedy,
             recheck_at=due,
-        )
-    number = state.probe_number + (state.probe is ProbeStage.NONE)
-    return Step(verb=Verb.START_PROBE, phase=Phase.PROBING, reason="Probe", message=f"sends probe {number} to it")
-
-
-def _passed(state: IncidentState, now: datetime) -> Step:
-    """Release what has passed, unless it may be another piece of hardware than the one that failed."""
-    if state.swapped:
-        ask = Ask(
-            reason="HardwareChanged",
-            remedy=f"slot {state.target.device.device} holds other hardware than the one that "
-            "failed; delete the record as a break-glass operator if that is intended",
-        )
-        return Step(
-            verb=Verb.WAIT,
-            phase=Phase.NEEDS_OPERATOR,
-            reason=ask.reason,
-            message=ask.remedy,
-            recheck_at=now + REMINDER,
             ask=ask,
         )
-    return Step(
-        verb=Verb.OPEN_RELEASE,
-        phase=Phase.RELEASING,
-        reason="Passed",
-        message=f"probe {state.probe_number} passed; releases the device",
-        outcome=Phase.RELEASED,
-    )
+    number = state.probe_number + (state.probe is ProbeStage.NONE)
+    message = f"sends probe {number} to it"
+    return Step(verb=Verb.START_PROBE, phase=Phase.PROBING, reason="Probe", message=message, ask=ask)
 
 
 def _probe_ask(state: IncidentState) -> Ask | None:
     if state.attempts >= state.policy.probe.attempts:
         return Ask(
             reason="ProbesFailed",
-            remedy=f"{state.attempts} probes failed; repair or replace the device, it stays fenced until then",
+            remedy=f"{state.attempts} probes failed; repair or replace the device: it stays fenced, and is tried daily",
         )
     if state.inconclusive > state.policy.probe.inconclusive:
         return Ask(
             reason="ProbesInconclusive",
             remedy=f"{state.inconclusive} probes in a row proved nothing ({state.verdict_note}); see why",
+        )
+    if state.refused > PATIENCE:
+        return Ask(reason="ProbeCannotRun", remedy=f"no probe could run: {state.verdict_note}; see why")
+    return None
+
+
+def _identity_ask(state: IncidentState) -> Ask | None:
+    if state.swapped:
+        return Ask(
+            reason="HardwareChanged",
+            remedy=f"slot {state.target.device.device} holds other hardware than the one that failed; it stays fenced "
+            "until the old one is back, or a break-glass operator takes the fence and the record away",
         )
     if not state.addressable:
         attribute = state.policy.probe.identity_attribute(state.target.device.driver)

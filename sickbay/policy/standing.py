@@ -18,9 +18,11 @@ LONGEST_RECHECK: Final = timedelta(minutes=10)
 """Bound of the growing pause between live reads of a device in doubt."""
 
 
-def stable(state: IncidentState, now: datetime) -> bool:
-    """Healthy counts only fresh, and only when it has lasted."""
-    return state.healthy_since is not None and now - state.healthy_since >= state.policy.stable
+def stable(state: IncidentState) -> bool:
+    """Healthy counts only fresh, and only from reading to reading: nothing is known of the time since the last one."""
+    if state.healthy_since is None or state.read_at is None:
+        return False
+    return state.read_at - state.healthy_since >= state.policy.stable
 
 
 def free(state: IncidentState, now: datetime) -> bool:
@@ -36,7 +38,7 @@ def healthy_recheck(state: IncidentState, now: datetime) -> datetime | None:
     if state.health is not Health.HEALTHY:
         return None
     if state.healthy_since is None:
-        return now + RENEWAL
+        return now + min(RENEWAL * 2.0 ** min(max(state.readings - 2, 0), 8), LONGEST_RECHECK)
     return max(state.healthy_since + state.policy.stable, now + timedelta(seconds=1))
 
 

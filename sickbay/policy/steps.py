@@ -34,7 +34,7 @@ class Verb(StrEnum):
     @property
     def waits(self) -> bool:
         """Whether it may take long and is given up as soon as something is said."""
-        return self in {Verb.AWAIT_USERS, Verb.AWAIT_PROBE, Verb.AWAIT_FENCE_GONE, Verb.WAIT}
+        return self in {Verb.AWAIT_USERS, Verb.AWAIT_PROBE, Verb.STOP_PROBE, Verb.AWAIT_FENCE_GONE, Verb.WAIT}
 
 
 class Step(Payload):

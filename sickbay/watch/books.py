@@ -113,7 +113,11 @@ class Books:
         self.take(record)
 
     def take(self, record: Record) -> None:
-        """Take a record as some answer has it."""
+        """Take a record as some answer has it; one that contradicts itself counts as unreadable."""
+        wrong = contradiction(record, self._cluster)
+        if wrong:
+            self._mark(record.name, readable=False, why=wrong)
+            return
         self._mark(record.name, readable=True)
         known = self._records.get(record.name)
         if known is not None and known.uid == record.uid:
@@ -216,6 +220,18 @@ class Books:
 
     def _ours(self, rule: DeviceTaintRule) -> Fence | None:
         return fence_wire.read(rule) if fence_wire.ours(rule) else None
+
+
+def contradiction(record: Record, cluster: str) -> str:
+    """Say what of a record's names does not follow from its device, ``""`` if all does: a person may have made it."""
+    key, spec = record.spec.key, record.spec
+    if spec.cluster != cluster:
+        return f"spec.cluster must be {cluster!r}"
+    if record.name != key.record_name:
+        return f"it must be named {key.record_name}"
+    if not spec.incident.startswith(f"incident/{key}/"):
+        return f"spec.incident must begin with incident/{key}/"
+    return ""
 
 
 def device_of(fence: Fence, cluster: str) -> DeviceKey | None:

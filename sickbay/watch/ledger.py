@@ -101,7 +101,8 @@ class Ledger:
 
     def _fenced(self) -> Counter[str]:
         fenced = Counter(self._books.admitted)
-        for device in self._promised:
+        # What is promised is written soon, and a fence stands whether or not its record can be read.
+        for device in {*self._promised, *self._books.fenced_devices}:
             record = self._books.record(device)
             if record is None or record.closed or not record.admitted:
                 fenced[device.driver] += 1

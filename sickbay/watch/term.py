@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Final
 
@@ -140,13 +140,20 @@ class Term:
         self._room.changed()
 
     def _on_fence(self, device: DeviceKey, before: Fence | None, after: Fence | None) -> None:
-        """Look at a device when its fence came, went or is going; who put it knows already."""
-        if before is None or after is None or before.terminating != after.terminating or before != after:
-            self._queue.add(device)
+        """Look at a device when its fence is not what its incident is to have; most events tell of our own doing."""
+        if after is not None:
+            record = self._directory.books.record(device)
+            its_own = record is not None and not record.closed and after.incident == record.spec.incident
+            if before is None and its_own and not after.terminating:
+                return
+            if before is not None and replace(before, resource_version=after.resource_version) == after:
+                return  # Kubernetes wrote its status
+        self._queue.add(device)
 
     def _missing(self, incident: str) -> None:
-        device = DeviceKey.parse(incident.removeprefix("incident/").rpartition("/")[0])
-        self._caretaker.look(device)
+        for record in self._directory.books.open_records:
+            if record.spec.incident == incident:
+                self._caretaker.look(record.spec.key)
 
     def _published(self) -> Mapping[str, int] | None:
         return self._directory.pools.published if self._parts.copy.slices_listed else None

@@ -56,10 +56,10 @@ class Translator:
     def on_pod(self, change: Change[Pod]) -> None:
         """Take a change of a pod."""
         key, new = change.key, change.new
-        if change.old is not None:
-            self._forget_claims(key, change.old.object)
+        known = self._pods.pop(key, None)
+        if known is not None:
+            self._forget_claims(key, known.object)
         if new is None:
-            self._pods.pop(key, None)
             self._tell(key, change.old, _NOTHING)
             return
         if key not in self._reports and not _concerns_us(new.object):

@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 
 from sickbay.model.device import DeviceKey
-from sickbay.model.observation import Health
+from sickbay.model.observation import Health, Reason
 from sickbay.model.policy import Mode, Policy
 from sickbay.model.record import AdmissionState, Record
 from sickbay.policy.guard import Candidate, Ruling
@@ -155,6 +155,11 @@ class WaitingRoom:
         if not self._policy.matches(spec.device.driver) or not (asks or by):
             return None
         # Nobody is fenced for a device that says Healthy by now; its incident is about to end.
-        if not by and self._directory.track(spec.key).evidence(self._policy).health is Health.HEALTHY:
+        said_by_object = spec.reason is not Reason.PERSON
+        if (
+            not by
+            and said_by_object
+            and self._directory.track(spec.key).evidence(self._policy).health is Health.HEALTHY
+        ):
             return None
         return Candidate(spec.key, spec.severity, spec.first_bad_at, approved_by=by)

@@ -52,6 +52,7 @@ class Watcher:
         cluster: str,
         *,
         meter: Metrics,
+        election: Gateway | None = None,
         timing: Timing | None = None,
         clock: Callable[[], float] = boot_clock,
     ) -> None:
@@ -63,10 +64,11 @@ class Watcher:
             policy: in force.
             cluster: our name of the cluster.
             meter: the process' metrics.
+            election: the API server through connections that nothing else uses: a burst must not hold up a renewal.
             timing: of the election.
             clock: seconds, never going back.
         """
-        self._gateway = gateway
+        self._gateway = election or gateway
         self._policy = policy
         self._meter = meter
         self._clock = clock
@@ -98,6 +100,8 @@ class Watcher:
             return f"the copy of the cluster is {self._copy.staleness:.0f} s old"
         if self._election is not None and self._election.problem is not None:
             return f"the election does not work: {self._election.problem}"
+        if self.leading and not self.acting:
+            return "it leads, and has not begun its term yet"
         return ""
 
     @property

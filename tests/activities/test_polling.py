@@ -5,21 +5,23 @@ from __future__ import annotations
 import dataclasses
 from datetime import timedelta
 
+import pytest
 from temporalio.testing import ActivityEnvironment
 
-from activities.polling import FIRST, LONGEST, until_next_look
+from activities.polling import LONGEST, SELDOM, SOON, until_next_look
 
 
-def pause(attempt: int) -> timedelta:
+def pause(attempt: int, first: timedelta) -> timedelta:
     """Give the pause after this attempt."""
     environment = ActivityEnvironment()
     environment.info = dataclasses.replace(environment.info, attempt=attempt)
-    return environment.run(until_next_look)
+    return environment.run(until_next_look, first)
 
 
-def test_looks_are_soon_at_first_and_seldom_later() -> None:
+@pytest.mark.parametrize("first", [SOON, SELDOM])
+def test_looks_are_soon_at_first_and_seldom_later(first: timedelta) -> None:
     """Most waits are short; a long one must not keep the server busy."""
-    pauses = [pause(attempt) for attempt in range(1, 40)]
-    assert pauses[0] == FIRST
+    pauses = [pause(attempt, first) for attempt in range(1, 40)]
+    assert pauses[0] == first
     assert pauses == sorted(pauses)
-    assert pauses[-1] == pause(100_000) == LONGEST
+    assert pauses[-1] == pause(100_000, first) == LONGEST[first]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from temporalio.common import RetryPolicy
+from temporalio.common import Priority, RetryPolicy
 
 from sickbay.model import contracts as c
 from sickbay.model.base import Payload
@@ -21,10 +21,18 @@ from sickbay.model.record import Phase
 from sickbay.policy import progress
 from sickbay.policy.steps import Step, Verb
 
-SHORT: Final = timedelta(seconds=5)
-"""Start-to-close of a short verb: longer than the gateway's own bound of 4 s for one request, plus its record check."""
+FIRST_READING: Final = Priority(priority_key=1)
+"""An incident that has not read its device yet goes before those that are under way: in a burst nobody waits long for
+the first word on whether a fence was right."""
 
-BUDGET: Final = timedelta(hours=1)
+SHORT: Final = timedelta(seconds=40)
+"""Start-to-close of a short verb: up to eight requests of at most 4 s each, and a wait for a list that is shared. A
+worker that is lost is noticed by its heartbeat long before."""
+
+HEARTBEAT: Final = timedelta(seconds=6)
+"""Three heartbeats: an activity whose worker was killed is given out again after this."""
+
+BUDGET: Final = timedelta(minutes=10)
 """Schedule-to-close: an API server that is away for longer is a reason to tell a person, and then to try again."""
 
 EFFECT_RETRIES: Final = RetryPolicy(
@@ -56,6 +64,11 @@ class Call:
     start_to_close: timedelta = SHORT
     schedule_to_close: timedelta = BUDGET
     retries: RetryPolicy = field(default_factory=lambda: EFFECT_RETRIES)
+
+
+def priority(state: IncidentState) -> Priority:
+    """Say how urgent the incident's next activity is."""
+    return FIRST_READING if state.read_at is None else Priority.default
 
 
 def seen(state: IncidentState) -> tuple[Seen, ...]:
@@ -170,7 +183,13 @@ CALLS: Final[dict[Verb, Call]] = {
         lambda s, r, now: progress.after_probe_started(s, r.waiting, now),
     ),
     Verb.STOP_PROBE: Call(
-        c.Activity.STOP_PROBE, _stop_probe, c.Done, lambda s, _, now: progress.after_probe_stopped(s, now)
+        c.Activity.STOP_PROBE,
+        _stop_probe,
+        c.Done,
+        lambda s, _, now: progress.after_probe_stopped(s, now),
+        c.Queue.WAITS,
+        schedule_to_close=timedelta(days=2),
+        retries=WAIT_RETRIES,
     ),
     Verb.UNLATCH: Call(c.Activity.UNLATCH_FENCE, _fence_step, c.Done, _staged(Verb.UNLATCH)),
     Verb.DELETE_FENCE: Call(c.Activity.DELETE_FENCE, _fence_step, c.Done, _staged(Verb.DELETE_FENCE)),

@@ -24,10 +24,13 @@ with workflow.unsafe.imports_passed_through():
     from sickbay.policy.steps import Step, Verb
     from workflows.incident import present
     from workflows.incident.inbox import Inbox, Refusal
-    from workflows.incident.steps import CALLS
+    from workflows.incident.steps import CALLS, HEARTBEAT, priority
 
 SILENT: Final = frozenset({Verb.READ, Verb.OPEN_RELEASE, Verb.CLOSE, Verb.END})
 """Verbs that need no word in the record first: they change nothing, or are that word."""
+
+UNSPEAKABLE: Final = "StatusNotWritten"
+"""Reason of a fault that the record cannot be told: it is waited out without trying to say so first."""
 
 SHORTEST: Final = timedelta(seconds=1)
 """Shortest timer: a deadline that has passed must not make the loop spin."""
@@ -67,7 +70,8 @@ class DeviceIncident:
                 cause = error.cause
                 if isinstance(cause, ApplicationError) and cause.type == c.SUPERSEDED:
                     break
-                self._failed(error, "StepFailed", f"a step failed for long and is tried again: {cause or error}")
+                reason = UNSPEAKABLE if error.activity_type == c.Activity.WRITE_STATUS else "StepFailed"
+                self._failed(error, reason, f"a step failed for long and is tried again: {cause or error}")
             except asyncio.CancelledError as error:
                 self._failed(error, "Cancelled", "")
             except Exception as error:  # noqa: BLE001 - the edge of the loop: a fenced device never loses its keeper
@@ -102,7 +106,8 @@ class DeviceIncident:
             return True
         self._state = progress.enter(self._state, step, now)
         self._present(step)
-        if self._state.unsaid and step.verb not in SILENT:
+        unspeakable = self._state.fault is not None and self._state.fault.reason == UNSPEAKABLE
+        if self._state.unsaid and step.verb not in SILENT and not (unspeakable and step.verb is Verb.WAIT):
             await self._act(Step(verb=Verb.WRITE, phase=step.phase, reason="Say", message=f"says {step.phase}"))
         elif step.verb.waits:
             await self._stand_by(step)
@@ -144,7 +149,7 @@ class DeviceIncident:
         """Carry out one short verb."""
         call = CALLS[step.verb]
         result = await self._start(step, call.build(self._state, step))
-        self._state = call.fold(self._state, result, workflow.now())
+        self._state = progress.worked(call.fold(self._state, result, workflow.now()))
 
     def _start(self, step: Step, argument: Payload) -> workflow.ActivityHandle[Any]:
         call = CALLS[step.verb]
@@ -155,9 +160,11 @@ class DeviceIncident:
             result_type=call.result,
             start_to_close_timeout=call.start_to_close,
             schedule_to_close_timeout=call.schedule_to_close,
+            heartbeat_timeout=HEARTBEAT,
             retry_policy=call.retries,
             cancellation_type=workflow.ActivityCancellationType.TRY_CANCEL,
             summary=step.message[:SUMMARY],
+            priority=priority(self._state),
         )
 
     async def _stand_by(self, step: Step) -> None:

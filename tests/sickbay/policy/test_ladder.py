@@ -89,7 +89,7 @@ def step(now: datetime = NOW, **facts: Any) -> Step:
             FREE | {"next_probe_at": NOW + seconds(60)}, NOW + seconds(60), Verb.START_PROBE, Phase.PROBING, id="probe"
         ),
         pytest.param(
-            FREE | {"next_probe_at": NOW + seconds(600), "healthy_since": NOW},
+            FREE | {"next_probe_at": NOW + seconds(600), "healthy_since": NOW, "read_at": LATER},
             LATER,
             Verb.START_PROBE,
             Phase.PROBING,
@@ -103,7 +103,7 @@ def step(now: datetime = NOW, **facts: Any) -> Step:
             id="a device of unknown identity is never released",
         ),
         pytest.param(
-            FREE | {"next_probe_at": NOW, "attempts": 5},
+            FREE | {"next_probe_at": NOW + seconds(86400), "attempts": 5},
             LATER,
             Verb.WAIT,
             Phase.NEEDS_OPERATOR,
@@ -126,7 +126,7 @@ def step(now: datetime = NOW, **facts: Any) -> Step:
             id="other hardware in the slot is not released on the old one's probe",
         ),
         pytest.param(
-            FENCED | {"verified": False, "health": Health.HEALTHY, "healthy_since": NOW},
+            FENCED | {"verified": False, "health": Health.HEALTHY, "healthy_since": NOW, "read_at": LATER},
             LATER,
             Verb.OPEN_RELEASE,
             Phase.RELEASING,
@@ -134,7 +134,14 @@ def step(now: datetime = NOW, **facts: Any) -> Step:
         ),
         pytest.param(READ | {"admitted": False}, NOW, Verb.WAIT, Phase.HELD, id="what the guard holds waits, unfenced"),
         pytest.param(
-            READ | {"admitted": False, "verified": False, "health": Health.HEALTHY, "healthy_since": NOW},
+            READ
+            | {
+                "admitted": False,
+                "verified": False,
+                "health": Health.HEALTHY,
+                "healthy_since": NOW,
+                "read_at": LATER,
+            },
             LATER,
             Verb.CLOSE,
             Phase.CLEARED,
@@ -153,6 +160,65 @@ def step(now: datetime = NOW, **facts: Any) -> Step:
             Verb.WAIT,
             Phase.NEEDS_OPERATOR,
             id="Unknown for too long asks a person, and fences nothing",
+        ),
+        pytest.param(
+            FREE | {"verified": False, "probe": ProbeStage.JUDGED, "healthy_since": NOW, "read_at": LATER},
+            LATER,
+            Verb.STOP_PROBE,
+            Phase.PROBING,
+            id="a device that was probed is not cleared on hearsay",
+        ),
+        pytest.param(
+            FENCED | {"policy": policy(mode="shadow"), "users_at": NOW, "users": (user(),), "read_at": LATER},
+            LATER,
+            Verb.WAIT,
+            Phase.QUARANTINED,
+            id="in shadow nobody is moved",
+        ),
+        pytest.param(
+            FREE | {"policy": policy(mode="shadow"), "next_probe_at": NOW},
+            LATER,
+            Verb.WAIT,
+            Phase.QUARANTINED,
+            id="in shadow nothing is probed",
+        ),
+        pytest.param(
+            FENCED
+            | {
+                "users_at": NOW,
+                "users": (user(evicted_at=NOW, state=UserState.GONE), user(uid="pod-2", found_at=LATER)),
+                "read_at": LATER,
+            },
+            LATER,
+            Verb.AWAIT_USERS,
+            Phase.NEEDS_OPERATOR,
+            id="a job that comes back to the device is not evicted again",
+        ),
+        pytest.param(
+            FENCED
+            | {
+                "users_at": NOW,
+                "users": (user(terminating=True, leaving_since=NOW),),
+                "read_at": NOW + seconds(1800),
+            },
+            NOW + seconds(1800),
+            Verb.AWAIT_USERS,
+            Phase.NEEDS_OPERATOR,
+            id="a pod that never ends is a person's matter",
+        ),
+        pytest.param(
+            READ | {"hand_edits": 3, "hand_edited_at": NOW},
+            NOW,
+            Verb.WAIT,
+            Phase.NEEDS_OPERATOR,
+            id="a fence that somebody always takes away is not put back in circles",
+        ),
+        pytest.param(
+            FREE | {"verdict": Verdict.PASS, "addressable": False},
+            LATER,
+            Verb.WAIT,
+            Phase.NEEDS_OPERATOR,
+            id="what passed is not released while its identity is unknown",
         ),
         pytest.param(
             FREE | {"release": ReleaseStage.OPENED}, LATER, Verb.READ, Phase.RELEASING, id="release: last reading"
