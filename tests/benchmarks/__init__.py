@@ -1,0 +1,1 @@
+"""Tests that the benchmarks measure what they say."""
