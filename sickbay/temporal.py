@@ -24,7 +24,15 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from sickbay.errors import TemporalUnavailable
 from sickbay.model.base import Payload, tamed
-from sickbay.model.contracts import ADMITTED_SIGNAL, INCIDENT_WORKFLOW, OBSERVE_SIGNAL, Admitted, Observed, Queue
+from sickbay.model.contracts import (
+    ADMITTED_SIGNAL,
+    INCIDENT_WORKFLOW,
+    OBSERVE_SIGNAL,
+    TITLE_MEMO,
+    Admitted,
+    Observed,
+    Queue,
+)
 from sickbay.model.incident import IncidentState
 
 T = TypeVar("T")
@@ -35,9 +43,6 @@ CALL_TIMEOUT: Final = timedelta(seconds=5)
 TASK_TIMEOUT: Final = timedelta(seconds=5)
 """Workflow task time-out: an eagerly started task that died with its process is given out again after this (the
 default is 10 s). Shorter ones expire on a busy server."""
-
-SUMMARY_BYTES: Final = 200
-"""Temporal's documented bound of a static summary."""
 
 METADATA_QUERY: Final = "__temporal_workflow_metadata"
 """The query behind a workflow's details in the Temporal UI."""
@@ -157,8 +162,8 @@ class Temporal:
                     id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
                     id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
                     task_timeout=TASK_TIMEOUT,
-                    memo={RUN_MEMO: target.run, RECORD_MEMO: target.record_uid},
-                    static_summary=_summary(state),
+                    memo={RUN_MEMO: target.run, RECORD_MEMO: target.record_uid, TITLE_MEMO: state.title},
+                    static_summary=state.title,
                     static_details=_details(state),
                     request_eager_start=self._eager,
                     rpc_timeout=CALL_TIMEOUT,
@@ -281,12 +286,6 @@ class _NotFoundError(Exception):
 def _is_about_namespace(error: RPCError) -> bool:
     """A namespace that is not there makes every workflow look lost, and must not start one anew."""
     return any("NamespaceNotFound" in detail.type_url for detail in error.grpc_status.details)
-
-
-def _summary(state: IncidentState) -> str:
-    device = state.target.device
-    text = tamed(f"{device.device} on {state.node or device.pool}: {state.severity} ({state.reason})", SUMMARY_BYTES)
-    return text.encode()[:SUMMARY_BYTES].decode(errors="ignore")
 
 
 def _details(state: IncidentState) -> str:

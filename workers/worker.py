@@ -21,8 +21,9 @@ log = structlog.get_logger(__name__)
 CACHED: Final = 2000
 """Incidents kept in memory, about 200 KB each; beyond it they are replayed, which costs time in a burst."""
 
-STICKY: Final = timedelta(seconds=3)
-"""How long a task waits for the worker that has its incident cached; lost after kill -9. The default is 10 s."""
+STICKY: Final = timedelta(seconds=6)
+"""How long a task waits for the worker that has its incident cached; lost after kill -9. The default is 10 s; much less
+makes a storm of a backlog, because late tasks are replayed and make others late (measured at 3 s)."""
 
 THROTTLE: Final = timedelta(seconds=1)
 """Longest pause between heartbeats that are sent; it bounds how late an activity learns of its cancellation."""

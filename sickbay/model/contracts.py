@@ -19,6 +19,9 @@ from sickbay.model.record import Phase
 INCIDENT_WORKFLOW: Final = "DeviceIncident"
 """Workflow type; input `IncidentState`, result `IncidentReport`."""
 
+TITLE_MEMO: Final = "title"
+"""Memo key of the incident's title: the UI's own is lost when the workflow continues as new."""
+
 OBSERVE_SIGNAL: Final = "observe"
 """Signal, `Observed`: something was said of the device; the incident reads live before it believes it."""
 

@@ -6,11 +6,13 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
-from sickbay.model.base import Name, Payload
+from sickbay.model.base import Name, Payload, tamed
 from sickbay.model.device import UNKNOWN_HARDWARE, DeviceKey
 from sickbay.model.observation import Health, Observation, Reason
 from sickbay.model.policy import Policy
 from sickbay.model.record import Phase
+
+TITLE_BYTES: Final = 200
 
 TIMELINE_LENGTH: Final = 40
 """Lines of the story kept in state; the rest is in the workflow's history and in the log."""
@@ -220,6 +222,14 @@ class IncidentState(Payload):
     closed: bool = False
 
     max_events: int = 4000
+
+    @property
+    def title(self) -> str:
+        """Name the incident in at most 200 bytes, Temporal's bound of a summary: device, where, and the reason code."""
+        device = self.target.device
+        where = self.node or device.pool
+        text = tamed(f"{device.device} on {where}: {self.severity} ({self.reason})", TITLE_BYTES)
+        return text.encode()[:TITLE_BYTES].decode(errors="ignore")
 
 
 class IncidentReport(Payload):

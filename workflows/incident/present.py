@@ -1,4 +1,4 @@
-"""What an operator sees of an incident in the Temporal UI: its title, and its current details in Markdown."""
+"""What an operator sees of an incident in the Temporal UI: its current details in Markdown, and its report."""
 
 from __future__ import annotations
 
@@ -12,12 +12,6 @@ from sickbay.policy.steps import Step
 
 LINES: Final = 15
 """Lines of the story shown."""
-
-
-def title(state: IncidentState) -> str:
-    """Name the incident in at most 200 bytes: device and reason code."""
-    device = state.target.device
-    return f"{device.device} of {device.pool} ({device.driver}): {state.severity} ({state.reason})"[:200]
 
 
 def details(state: IncidentState, step: Step, now: datetime) -> str:

@@ -117,9 +117,9 @@ class DeviceIncident:
 
     def _present(self, step: Step) -> None:
         """Show where the incident stands. The UI's own title is lost with the first run, so the memo has it too."""
-        title = present.title(self._state)
-        if workflow.memo_value("title", "") != title:
-            workflow.upsert_memo({"title": title})
+        title = self._state.title
+        if workflow.memo_value(c.TITLE_MEMO, "") != title:
+            workflow.upsert_memo({c.TITLE_MEMO: title})
         workflow.set_current_details(present.details(self._state, step, workflow.now()))
 
     def _take_words(self) -> None:

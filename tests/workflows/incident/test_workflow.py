@@ -184,7 +184,7 @@ async def test_a_month_held_with_continue_as_new(time_skipping: WorkflowEnvironm
     assert report.outcome is Phase.RELEASED
     assert last.run_id != first.first_execution_run_id
     assert world.done[c.Activity.FENCE_DEVICE] == 1
-    assert title.startswith("gpu-3 of node-1")
+    assert title.startswith("gpu-3 on node-1")
     assert "Held" in str(shown)
 
 
