@@ -67,6 +67,7 @@ class Ward:
         self._records = Records(lab.gateway)
         self._broken: Counter[str] = Counter()
         self._sick: dict[str, Seat] = {}
+        self._running: list[Sickbay] = []
         self._started = 0
 
     @classmethod
@@ -81,6 +82,7 @@ class Ward:
             await install(lab.gateway, cluster=CLUSTER, namespace_id=await ward.temporal.namespace_id())
             await lab.gateway.request("POST", "/api/v1/namespaces", body={"metadata": {"name": NAMESPACE}})
             await default_account(lab.gateway, NAMESPACE)
+            stack.push_async_callback(ward.end_sickbays)
             watching = asyncio.create_task(ward._watch_pods())
             stack.callback(watching.cancel)
             yield ward
@@ -88,13 +90,13 @@ class Ward:
     # Sickbay, and what is done to it.
 
     async def sickbay(self, **policy: Any) -> Sickbay:
-        """Start ``sickbay run`` by `POLICY` with these changes; it is not yet ready, and ends with the ward.
+        """Start ``sickbay run`` by `POLICY` with these changes; it is not yet ready, and ends with its test.
 
         One that finds the API server too slow ends, and is started again, as a Deployment would.
         """
         while True:
             running = await self._start(policy)
-            self._stack.push_async_callback(running.kill)
+            self._running.append(running)
             if await running.started():
                 return running
             assert self._started < STARTS, "sickbay run does not stay"
@@ -107,7 +109,7 @@ class Ward:
         file.write_text(yaml.safe_dump(document), encoding="utf-8")
         return await Sickbay.start(
             await self._stack.enter_async_context(FaultProxy.start(self.lab.control_plane)),
-            account=await until("an account", lambda: self.lab.kubeconfig_for("sickbay", "sickbay"), within=30),
+            account=await until("an account", lambda: self.lab.kubeconfig_for("sickbay", "sickbay"), within=120),
             policy=file,
             temporal=self.lab.temporal.address,
             lifeline=self._lifeline,
@@ -123,6 +125,11 @@ class Ward:
         """Stop one ``sickbay run``; others take over what it was doing, as if it had been killed."""
         self.kills += 1
         sickbay.sleep()
+
+    async def end_sickbays(self) -> None:
+        """End every ``sickbay run``: the test is over."""
+        while self._running:
+            await self._running.pop().kill()
 
     async def kill_temporal(self) -> None:
         """Kill the Temporal server."""
@@ -171,13 +178,13 @@ class Ward:
 
     async def records(self) -> dict[str, Record]:
         """Read all records, by name."""
-        listing = await until("records are listed", self._records.list, within=30)
+        listing = await until("records are listed", self._records.list, within=120)
         return {record.name: record for record in listing.records}
 
     async def fences(self) -> dict[str, str]:
         """Tell uid by name of all fences that stand."""
         path = "/apis/resource.k8s.io/v1/devicetaintrules"
-        answer = await until("fences are listed", lambda: self.lab.gateway.request("GET", path), within=30)
+        answer = await until("fences are listed", lambda: self.lab.gateway.request("GET", path), within=120)
         return {rule["metadata"]["name"]: rule["metadata"]["uid"] for rule in decode(answer)["items"]}
 
     async def released(self, seats: Iterable[Seat], *, by: Sickbay, within: float = 240) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import pytest
@@ -26,13 +26,6 @@ SHARE: Final[dict[str, Any]] = {"share": 0.25, "floor": 1, "ceiling": 1000, "per
 FOLLOWS_WITHIN: Final = 12.0
 ASLEEP: Final = 30.0
 """Seconds."""
-
-
-@pytest.fixture(scope="module")
-async def ward(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ward]:
-    """Start a lab of this module's own."""
-    async with Ward.open(tmp_path_factory.mktemp("leaders")) as opened:
-        yield opened
 
 
 async def pair(ward: Ward) -> tuple[Sickbay, Sickbay]:
@@ -62,7 +55,6 @@ async def test_one_acts_and_when_it_is_killed_in_a_burst_the_other_follows(ward:
     assert not follower.said("term_began")
     await follower.says("incident_opened", within=FOLLOWS_WITHIN)
     await ward.released(seats, by=follower)
-    await follower.kill()
     findings = ward.verdict(fenced_at_most=ALLOWED)
     assert findings.violations == [], findings
     assert findings.fenced == ALLOWED

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -14,13 +13,6 @@ from tests.crash.points import PROBE_REMOVED, Parking
 from tests.crash.waiting import never, until
 
 pytestmark = [pytest.mark.lab, pytest.mark.crash]
-
-
-@pytest.fixture(scope="module")
-async def ward(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Ward]:
-    """Start a lab of this module's own."""
-    async with Ward.open(tmp_path_factory.mktemp("temporal")) as opened:
-        yield opened
 
 
 async def test_sickbay_killed_and_started_while_temporal_is_away(ward: Ward) -> None:
@@ -50,7 +42,6 @@ async def test_sickbay_killed_and_started_while_temporal_is_away(ward: Ward) -> 
         started = await second.says("incident_started", incident=records[seat.key.record_name].spec.incident)
         assert datetime.fromisoformat(started["timestamp"]) - back < timedelta(seconds=5)
     await ward.released(seats, by=second)
-    await second.kill()
     findings = ward.verdict()
     assert findings.violations == [], findings
 
@@ -70,7 +61,7 @@ async def test_temporals_database_deleted_while_20_fences_stand(ward: Ward) -> N
         free = all(n in records and records[n].status.phase in {Phase.RECOVERING, Phase.PROBING} for n in names)
         return free and all(place.reached for place in probed)
 
-    await until("every device is fenced and free", evacuated, within=90)
+    await until("every device is fenced and free", evacuated, within=240)
     fences = await ward.fences()
     assert len(fences) == 20
     await ward.kill_temporal()
@@ -90,7 +81,6 @@ async def test_temporals_database_deleted_while_20_fences_stand(ward: Ward) -> N
     await ward.install("--adopt-namespace")
     await ward.heal(seats)
     await ward.released(seats, by=sickbay)
-    await sickbay.kill()
     assert len(sickbay.said("alert_began", alert="NamespaceMismatch")) == 1
     assert len({line["incident"] for line in sickbay.said("incident_restarted")}) == 20
     findings = ward.verdict()
