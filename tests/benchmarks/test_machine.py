@@ -14,22 +14,32 @@ from benchmarks.machine import Machine, Meter, process_with
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="this system has no /proc")
 
-BURN = "import time\nwhile time.process_time() < 0.3: pass\nprint('done', flush=True)\ninput()"
+CHILD = "import time\ninput()\nwhile time.process_time() < 0.3: pass\nprint('done', flush=True)\ninput()"
+PARENT = """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", sys.argv[1]])
+print(child.pid, flush=True)
+child.wait()
+"""
 
 
 def test_a_process_counts_with_its_children_and_is_counted_once() -> None:
     """What a child burned is its parent's, unless the child is named itself."""
     with subprocess.Popen(
-        [sys.executable, "-c", BURN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as child:
-        us, both = Meter({"us": os.getpid()}), Meter({"us": os.getpid(), "child": child.pid})
-        assert child.stdout is not None
-        assert child.stdout.readline() == "done\n"
-        usage, apart = us.read(), both.read()
-        child.communicate("\n")
-    assert usage.cpu["us"] >= 0.2
+        [sys.executable, "-c", PARENT, CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        alone, both = Meter({"parent": parent.pid}), Meter({"parent": parent.pid, "child": child})
+        parent.stdin.write("\n")
+        parent.stdin.flush()
+        assert parent.stdout.readline() == "done\n"
+        usage, apart = alone.read(), both.read()
+        parent.communicate("\n")
+    assert usage.cpu["parent"] >= 0.2
     assert apart.cpu["child"] >= 0.2
-    assert apart.cpu["us"] < apart.cpu["child"]
+    assert apart.cpu["parent"] < apart.cpu["child"]
     assert usage.others >= 0
     assert usage.elapsed > 0
 
@@ -53,9 +63,15 @@ def test_what_burned_cpu_shows_as_ours_and_not_as_others() -> None:
 
 def test_a_process_is_found_by_its_arguments() -> None:
     """All of them must be there, each as a whole."""
+    code = "print('up', flush=True)\ninput()"
     with subprocess.Popen(
-        [sys.executable, "-c", "input()", "--bench-test=1", "serve"], stdin=subprocess.PIPE, text=True
+        [sys.executable, "-c", code, "--bench-test=1", "serve"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "up\n"  # before that it may still be a copy of us
         assert process_with("--bench-test=1", "serve") == child.pid
         assert process_with("--bench-test", "serve") is None
         child.communicate("\n")
