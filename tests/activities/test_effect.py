@@ -54,7 +54,7 @@ async def test_errors_are_told_in_temporals_words() -> None:
     """Ours become application errors; a bug stays what it is."""
     with pytest.raises(ApplicationError) as caught:
         await ActivityEnvironment().run(Activities().failing, STEP)
-    assert (caught.value.type, caught.value.non_retryable) == ("Invalid", True)
+    assert (caught.value.type, caught.value.non_retryable) == ("Invalid", False)
     with pytest.raises(KeyError):
         await ActivityEnvironment().run(Activities().broken, STEP)
 
