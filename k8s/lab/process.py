@@ -133,8 +133,12 @@ async def together(*work: Coroutine[Any, Any, None]) -> None:
         async with asyncio.TaskGroup() as tasks:
             for part in work:
                 tasks.create_task(part)
-    except* errors.SickbayError as group:
-        raise group.exceptions[0] from None
+    except ExceptionGroup as group:
+        # Not `except*`: before Python 3.11.4 what that raises comes out in a group again.
+        ours = group.subgroup(errors.SickbayError)
+        if ours is None:
+            raise
+        raise ours.exceptions[0] from None
 
 
 def free_ports(count: int) -> list[int]:
