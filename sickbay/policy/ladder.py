@@ -65,7 +65,7 @@ def next_step(state: IncidentState, now: datetime) -> Step:
         return _unadmitted(state, now)
     # Somebody takes every fence away, or changes it: putting back the next one at once would only go round and round.
     if state.hand_edits >= PATIENCE and state.fenced_at is None and now < _edited_at(state, now) + RETRY:
-        return _hand_edited(state, Verb.WAIT, _edited_at(state, now) + RETRY)
+        return _hand_edited(state, _edited_at(state, now) + RETRY)
     # A fence first: it only turns new allocations away, and everything else takes longer.
     if state.fenced_at is None:
         return Step(
@@ -88,7 +88,7 @@ def _fenced(state: IncidentState, now: datetime) -> Step:
         return _look_on(state, now)
     # Twice by hand is no slip: a fence is put back every time, and nothing else is done for a day.
     if state.hand_edits > 1 and now < _edited_at(state, now) + REMINDER:
-        return _hand_edited(state, Verb.WAIT, _edited_at(state, now) + REMINDER)
+        return _hand_edited(state, _edited_at(state, now) + REMINDER)
     if not free(state, now):
         return evacuate(state, now)
     return recover(state, now)
@@ -98,14 +98,14 @@ def _edited_at(state: IncidentState, now: datetime) -> datetime:
     return state.hand_edited_at or now
 
 
-def _hand_edited(state: IncidentState, verb: Verb, recheck_at: datetime) -> Step:
+def _hand_edited(state: IncidentState, recheck_at: datetime) -> Step:
     ask = Ask(
         reason="HandEdited",
         remedy=f"the fence was taken away or changed {state.hand_edits} times by somebody else; find out who, and "
         "leave it alone: the incident goes on by itself",
     )
     return Step(
-        verb=verb,
+        verb=Verb.WAIT,
         phase=Phase.NEEDS_OPERATOR,
         reason=ask.reason,
         message=ask.remedy,
