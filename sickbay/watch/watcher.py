@@ -18,6 +18,7 @@ from k8s.control import ControlMap, MemoryMap
 from k8s.election import Election, Timing, boot_clock
 from k8s.fences import Fences
 from k8s.gateway import Gateway
+from k8s.install import LEADER_LEASE
 from k8s.records import Records
 from sickbay.model.policy import Mode, Policy
 from sickbay.model.record import AdmissionState
@@ -30,9 +31,6 @@ from sickbay.watch.office import Office
 from sickbay.watch.term import Parts, Term
 
 log = structlog.get_logger(__name__)
-
-LEADER_LEASE: Final = "sickbay-leader"
-"""Name of the Lease in namespace ``sickbay``: the admission policies read the term from it."""
 
 TICK: Final = timedelta(seconds=1)
 """Between two looks at what time alone changes."""

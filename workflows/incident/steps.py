@@ -170,6 +170,13 @@ def _staged(verb: Verb) -> Fold:
     return lambda state, _, __: progress.after_release_step(state, verb)
 
 
+def _polled(
+    activity: c.Activity, build: Callable[[IncidentState, Step], Payload], result: type[Payload], fold: Fold
+) -> Call:
+    """Describe a call of the queue ``waits``."""
+    return Call(activity, build, result, fold, c.Queue.WAITS, schedule_to_close=timedelta(days=2), retries=WAIT_RETRIES)
+
+
 CALLS: Final[dict[Verb, Call]] = {
     Verb.READ: Call(c.Activity.READ_DEVICE, _read, c.Reading, progress.after_read),
     Verb.WRITE: Call(c.Activity.WRITE_STATUS, _write, c.Written, _written),
@@ -182,44 +189,14 @@ CALLS: Final[dict[Verb, Call]] = {
         c.ProbeStarted,
         lambda s, r, now: progress.after_probe_started(s, r.waiting, now),
     ),
-    Verb.STOP_PROBE: Call(
-        c.Activity.STOP_PROBE,
-        _stop_probe,
-        c.Done,
-        lambda s, _, now: progress.after_probe_stopped(s, now),
-        c.Queue.WAITS,
-        schedule_to_close=timedelta(days=2),
-        retries=WAIT_RETRIES,
+    Verb.STOP_PROBE: _polled(
+        c.Activity.STOP_PROBE, _stop_probe, c.Done, lambda s, _, now: progress.after_probe_stopped(s, now)
     ),
     Verb.UNLATCH: Call(c.Activity.UNLATCH_FENCE, _fence_step, c.Done, _staged(Verb.UNLATCH)),
     Verb.DELETE_FENCE: Call(c.Activity.DELETE_FENCE, _fence_step, c.Done, _staged(Verb.DELETE_FENCE)),
     Verb.CLOSE: Call(c.Activity.CLOSE_RECORD, _close, c.Done, _closed),
-    Verb.AWAIT_USERS: Call(
-        c.Activity.AWAIT_USERS,
-        _users,
-        c.Users,
-        progress.after_users,
-        c.Queue.WAITS,
-        schedule_to_close=timedelta(days=2),
-        retries=WAIT_RETRIES,
-    ),
-    Verb.AWAIT_PROBE: Call(
-        c.Activity.AWAIT_PROBE,
-        _await_probe,
-        c.ProbeVerdict,
-        progress.after_verdict,
-        c.Queue.WAITS,
-        schedule_to_close=timedelta(days=2),
-        retries=WAIT_RETRIES,
-    ),
-    Verb.AWAIT_FENCE_GONE: Call(
-        c.Activity.AWAIT_FENCE_GONE,
-        _fence_step,
-        c.Done,
-        _staged(Verb.AWAIT_FENCE_GONE),
-        c.Queue.WAITS,
-        schedule_to_close=timedelta(days=2),
-        retries=WAIT_RETRIES,
-    ),
+    Verb.AWAIT_USERS: _polled(c.Activity.AWAIT_USERS, _users, c.Users, progress.after_users),
+    Verb.AWAIT_PROBE: _polled(c.Activity.AWAIT_PROBE, _await_probe, c.ProbeVerdict, progress.after_verdict),
+    Verb.AWAIT_FENCE_GONE: _polled(c.Activity.AWAIT_FENCE_GONE, _fence_step, c.Done, _staged(Verb.AWAIT_FENCE_GONE)),
 }
 """Every verb that is an activity."""
