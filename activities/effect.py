@@ -59,5 +59,5 @@ async def _heartbeats() -> AsyncGenerator[None]:
 
 async def _beat() -> None:
     while True:
+        await asyncio.sleep(HEARTBEAT.total_seconds())  # most are over by then, and cost Temporal no request
         activity.heartbeat()
-        await asyncio.sleep(HEARTBEAT.total_seconds())

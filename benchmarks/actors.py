@@ -5,20 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-import aiohttp
-import yaml
-
 from benchmarks import bare
 from benchmarks.machine import process_with
 from k8s.lab.build import ensure_binary
 from k8s.lab.lab import Lab
-from k8s.lab.process import Process, free_ports
+from k8s.lab.process import Process
+from k8s.lab.sickbay_process import SickbayProcess
 from sickbay import errors
 from sickbay.model.policy import Policy
 
@@ -49,20 +47,14 @@ async def sickbay(lab: Lab, mode: Mode, policy: Policy) -> AsyncIterator[dict[st
 
     They are ready then; that one of them leads already is for a first fault to show.
     """
-    file = lab.directory / "policy.yaml"
-    file.write_text(yaml.safe_dump(policy.model_dump(mode="json", by_alias=True)), encoding="utf-8")
     kubeconfig = await lab.kubeconfig_for("sickbay", "sickbay")
     async with AsyncExitStack() as stack:
         pids = {}
         for command in mode.commands:
-            port = free_ports(1)[0]
-            arguments = [
-                *("sickbay", command, f"--kubeconfig={kubeconfig}", f"--temporal-address={lab.temporal.address}"),
-                *(f"--listen=127.0.0.1:{port}", "--log-format=json"),
-                *([] if command == "worker" else [f"--policy={file}"]),
-            ]
-            ready = _answers(f"http://127.0.0.1:{port}/readyz")
-            pids[f"sickbay {command}"] = await _python(stack, lab, f"sickbay-{command}", arguments, ready)
+            started = await SickbayProcess.start(lab, command, policy=policy, kubeconfig=kubeconfig)
+            stack.push_async_callback(started.process.stop, grace=30)
+            await started.ready(within=WITHIN)
+            pids[f"sickbay {command}"] = started.process.pid
         yield pids
 
 
@@ -74,41 +66,19 @@ async def bare_loop(lab: Lab, driver: str) -> AsyncIterator[dict[str, int]]:
     async def watching() -> bool:
         return bare.WATCHING in log.read_text(encoding="utf-8")
 
-    async with AsyncExitStack() as stack:
-        arguments = ["benchmarks.bare", f"--kubeconfig={lab.kubeconfig}", f"--driver={driver}"]
-        yield {"bare loop": await _python(stack, lab, "bare", arguments, watching)}
-
-
-async def _python(
-    stack: AsyncExitStack, lab: Lab, name: str, arguments: list[str], ready: Callable[[], Awaitable[bool]]
-) -> int:
-    """Start a Python module that ends when we do, whatever happens to us, and wait until it is ready."""
-    lifeline = await asyncio.to_thread(ensure_binary)
     process = await Process.start(
-        name,
-        [lifeline, "lifeline", "--", sys.executable, "-m", *arguments],
-        log=lab.directory / f"{name}.log",
-        environment={
-            **{variable: "" for variable in os.environ if variable.startswith("SICKBAY_")},
-            # Compiled once, as an installed wheel is: the workflow sandbox loads a module anew for each incident.
-            "PYTHONDONTWRITEBYTECODE": "",
-            "PYTHONPYCACHEPREFIX": str(lab.directory / "pycache"),
-        },
+        "bare loop",
+        [
+            *(await asyncio.to_thread(ensure_binary), "lifeline", "--", sys.executable, "-m", "benchmarks.bare"),
+            *(f"--kubeconfig={lab.kubeconfig}", f"--driver={driver}"),
+        ],
+        log=log,
     )
-    stack.push_async_callback(process.stop, grace=30)
-    await process.until(ready, within=WITHIN)
-    return process.pid
-
-
-def _answers(url: str) -> Callable[[], Awaitable[bool]]:
-    async def answers() -> bool:
-        try:
-            async with aiohttp.ClientSession() as session, session.get(url) as response:
-                return response.ok
-        except aiohttp.ClientError:
-            return False
-
-    return answers
+    try:
+        await process.until(watching, within=WITHIN)
+        yield {"bare loop": process.pid}
+    finally:
+        await process.stop(grace=30)
 
 
 def processes(lab: Lab, *ours: Mapping[str, int]) -> dict[str, int]:

@@ -67,7 +67,9 @@ class Readings:
         told = await asyncio.gather(*(self._said(*pod, device, held) for pod in pods))
         observations = sorted((o for o in told if o is not None), key=_worst_first)
         node = node or next((o.node for o in observations if o.node), "")
-        lease_version, node_gone = await asyncio.gather(self._lease_version(node), self._node_gone(node))
+        lease_version = await self._lease_version(node)
+        # A Lease goes with its Node, so one that is there answers for both.
+        node_gone = not lease_version and await self._node_gone(node)
         hardware = identities.identify(device)
         worst = observations[0] if observations else None
         return Reading(

@@ -7,6 +7,7 @@
     ├── UnavailableError        a part we need does not answer (exit status 3)
     │   ├── ClusterUnavailable  connection refused, TLS, time-out, cut stream
     │   └── TemporalUnavailable
+    ├── TemporalRefused         the Temporal frontend answered about one workflow, and the answer was not success
     └── ClusterError            the API server answered, and the answer was not success
         ├── BadRequest          400
         ├── Unauthorized        401
@@ -53,6 +54,10 @@ class ClusterUnavailable(UnavailableError):
 
 class TemporalUnavailable(UnavailableError):
     """The Temporal frontend could not be reached, or did not answer in time."""
+
+
+class TemporalRefused(SickbayError):
+    """The Temporal frontend does not take this very call (too large, one too many), which says nothing of others."""
 
 
 @dataclass(frozen=True)

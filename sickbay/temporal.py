@@ -1,7 +1,8 @@
 """The only door to Temporal outside workflows and workers.
 
 Connecting is left to the first call, so that a process starts without Temporal. Whatever keeps a call from being
-answered is `TemporalUnavailable`; that a workflow is not there, or is already there, is an answer.
+answered is `TemporalUnavailable`; that a workflow is not there, or is already there, is an answer; what this one call
+cannot get, and others can, is `TemporalRefused`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from sickbay.errors import TemporalUnavailable
+from sickbay.errors import TemporalRefused, TemporalUnavailable
 from sickbay.model.base import Payload, tamed
 from sickbay.model.contracts import (
     ADMITTED_SIGNAL,
@@ -43,6 +44,11 @@ CALL_TIMEOUT: Final = timedelta(seconds=5)
 TASK_TIMEOUT: Final = timedelta(seconds=5)
 """Workflow task time-out: an eagerly started task that died with its process is given out again after this (the
 default is 10 s). Shorter ones expire on a busy server."""
+
+ABOUT_ONE_CALL: Final = frozenset(
+    {RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.OUT_OF_RANGE}
+)
+"""Answers that would be the same from any frontend, and that say nothing about other workflows."""
 
 METADATA_QUERY: Final = "__temporal_workflow_metadata"
 """The query behind a workflow's details in the Temporal UI."""
@@ -150,6 +156,7 @@ class Temporal:
 
         Raises:
             TemporalUnavailable: no answer; it may have been started all the same.
+            TemporalRefused: it is not taken.
         """
         target = state.target
         try:
@@ -211,7 +218,7 @@ class Temporal:
                     METADATA_QUERY, result_type=WorkflowMetadata, rpc_timeout=CALL_TIMEOUT
                 )
             )
-        except (TemporalUnavailable, _NotFoundError, WorkflowQueryFailedError):
+        except (TemporalUnavailable, TemporalRefused, _NotFoundError, WorkflowQueryFailedError):
             return ""
         return str(metadata.current_details).partition("\n")[0].lstrip("# ")
 
@@ -220,6 +227,7 @@ class Temporal:
 
         Raises:
             TemporalUnavailable: no answer; the signal may have arrived.
+            TemporalRefused: it is not taken: too long, or one too many for this workflow.
         """
         return await self._signal(incident, OBSERVE_SIGNAL, observed)
 
@@ -228,6 +236,7 @@ class Temporal:
 
         Raises:
             TemporalUnavailable: no answer; the signal may have arrived.
+            TemporalRefused: it is not taken: too long, or one too many for this workflow.
         """
         return await self._signal(incident, ADMITTED_SIGNAL, admitted)
 
@@ -248,7 +257,8 @@ class Temporal:
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND and not _is_about_namespace(error):
                 raise _NotFoundError(str(error)) from error
-            raise TemporalUnavailable(f"Temporal at {self.where}: {error.status.name}: {error.message}") from error
+            kind = TemporalRefused if error.status in ABOUT_ONE_CALL else TemporalUnavailable
+            raise kind(f"Temporal at {self.where}: {error.status.name}: {error.message}") from error
         except TimeoutError as error:
             seconds = CALL_TIMEOUT.total_seconds()
             raise TemporalUnavailable(f"Temporal at {self.where}: no answer in {seconds:g} s") from error

@@ -86,7 +86,8 @@ def allowed(guard: Guard, published: int) -> int:
 def rule(candidates: Iterable[Candidate], fleet: Fleet, policy: Policy, now: datetime) -> tuple[Ruling, ...]:
     """Rule on all candidates together, in the order in which they are served: worst first, then oldest."""
     fenced = Counter(fleet.fenced)
-    recent = sorted(at for at in fleet.admitted_at if at > now - RATE_WINDOW)
+    since = now - RATE_WINDOW
+    recent = sorted(at for at in fleet.admitted_at if at > since)
     rulings = []
     for candidate in sorted(candidates, key=_order):
         ruling = _rule_one(candidate, fleet, fenced[candidate.device.driver], recent, policy, now)

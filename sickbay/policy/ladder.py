@@ -132,6 +132,9 @@ def _unadmitted(state: IncidentState, now: datetime) -> Step:
     # Doubt that resolves itself, or a Held device that recovered: nothing was done, nothing is left.
     if stable(state) and state.reason not in ON_ITS_WORD:
         return _cleared(state, "fresh Healthy lasts, and nothing had been fenced")
+    # With its node, everybody has gone who spoke of the device: should it come back, it is judged anew.
+    if state.node_gone and state.health is None and state.reason not in ON_ITS_WORD:
+        return _cleared(state, f"node {state.node} is gone, nobody reports on the device, and nothing had been fenced")
     healthy_at = healthy_recheck(state, now)
     if state.severity is Health.UNHEALTHY:
         return Step(

@@ -23,7 +23,7 @@ class Alert(StrEnum):
     WATCH_STALE = "WatchStale"
     """Our own copy of the cluster is old."""
     HISTORY_BROKE = "HistoryBroke"
-    """The cluster's database was restored."""
+    """The cluster's database was restored; it holds until this process ends."""
     RECORD_UNREADABLE = "RecordUnreadable"
     """A record cannot be decoded: its device is left as it is."""
     FENCE_MISMATCHED = "FenceMismatched"
@@ -39,7 +39,7 @@ class Alert(StrEnum):
 
 
 class Alerts:
-    """Conditions that hold now."""
+    """Conditions that hold now, of one part that tells them: a term, or the copy of the cluster."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -64,6 +64,11 @@ class Alerts:
         if (alert, about) in self._standing:
             self._standing.remove((alert, about))
             log.warning("alert_ended", alert=alert, about=about)
+
+    def end_all(self) -> None:
+        """Tell that nothing of this holds any more, as far as we are to say: whoever leads next finds out anew."""
+        for alert, about in sorted(self._standing):
+            self.end(alert, about)
 
     def holds(self, alert: Alert, about: str = "") -> bool:
         """Say whether a condition is known to hold."""

@@ -14,7 +14,7 @@ from k8s.records import DeviceQuarantine
 from k8s.store import Change, older
 from k8s.wire import DeviceTaintRule
 from sickbay.model.device import DeviceKey
-from sickbay.model.record import AdmissionState, Record
+from sickbay.model.record import Record
 from sickbay.watch.alerts import Alert, Alerts
 
 _NONE: Final[Mapping[str, Fence]] = {}
@@ -50,7 +50,8 @@ class Books:
         self._unreadable: set[str] = set()
         self._open: dict[str, Record] = {}
         self._waiting: dict[str, Record] = {}
-        self._admitted: Counter[str] = Counter()
+        self._taken: set[DeviceKey] = set()
+        self._taken_of: Counter[str] = Counter()
         self._fences: dict[DeviceKey, dict[str, Fence]] = defaultdict(dict)
 
     @property
@@ -69,9 +70,16 @@ class Books:
         return self._records.values()
 
     @property
-    def admitted(self) -> Mapping[str, int]:
-        """Admitted, unclosed records by driver: what the guard counts."""
-        return self._admitted
+    def taken(self) -> Mapping[str, int]:
+        """Devices by driver that take a place of their pool's share.
+
+        They have an admitted, unclosed record, or a fence of ours whether or not its record can be read.
+        """
+        return self._taken_of
+
+    def takes_place(self, device: DeviceKey) -> bool:
+        """Say whether a device is among those."""
+        return device in self._taken
 
     @property
     def fenced_devices(self) -> Collection[DeviceKey]:
@@ -160,8 +168,6 @@ class Books:
         before = self._records.pop(name, None)
         if record is not None:
             self._records[name] = record
-        self._count(before, -1)
-        self._count(record, 1)
         self._open.pop(name, None)
         self._waiting.pop(name, None)
         if record is not None and not record.closed:
@@ -170,11 +176,19 @@ class Books:
                 self._waiting[name] = record
         either = record or before
         if either is not None:
+            self._count(either.spec.key)
             self._on_record(either.spec.key, before, record)
 
-    def _count(self, record: Record | None, by: int) -> None:
-        if record is not None and not record.closed and record.spec.admission.state is AdmissionState.ADMITTED:
-            self._admitted[record.spec.device.driver] += by
+    def _count(self, device: DeviceKey) -> None:
+        """Keep the count as it goes: a burst asks for it at each of its devices."""
+        record = self._open.get(device.record_name)
+        takes = device in self._fences or (record is not None and record.admitted)
+        if takes and device not in self._taken:
+            self._taken.add(device)
+            self._taken_of[device.driver] += 1
+        elif not takes and device in self._taken:
+            self._taken.remove(device)
+            self._taken_of[device.driver] -= 1
 
     def _mark(self, name: str, *, readable: bool, why: str = "") -> None:
         if readable:
@@ -193,6 +207,7 @@ class Books:
         if new is not None:
             self.take_fence(new)
         elif old is not None:
+            self._alerts.end(Alert.FENCE_MISMATCHED, old.name)
             device = device_of(old, self._cluster)
             known = self._fences.get(device, {}).get(old.name) if device is not None else None
             if device is not None and known is not None and known.uid == old.uid:
@@ -204,6 +219,7 @@ class Books:
         if device is None:
             self._alerts.begin(Alert.FENCE_MISMATCHED, fence.name, why="it names no device of this cluster")
             return
+        self._alerts.end(Alert.FENCE_MISMATCHED, fence.name)
         known = self._fences.get(device, {}).get(fence.name)
         if known is not None and known.uid == fence.uid and not older(known.resource_version, fence.resource_version):
             return
@@ -216,6 +232,7 @@ class Books:
             mine[name] = fence
         if not mine:
             del self._fences[device]
+        self._count(device)
         self._on_fence(device, before, fence)
 
     def _ours(self, rule: DeviceTaintRule) -> Fence | None:

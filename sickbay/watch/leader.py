@@ -23,7 +23,6 @@ from sickbay.policy.evidence import Track
 from sickbay.policy.guard import Candidate, Ruling
 from sickbay.policy.opening import Standing, admission_of, admitted_now, opened, raised
 from sickbay.telemetry.metrics import Metrics
-from sickbay.watch.alerts import Alert, Alerts
 from sickbay.watch.caretaker import Caretaker
 from sickbay.watch.directory import Directory
 from sickbay.watch.office import Office
@@ -62,7 +61,6 @@ class Leader:
         office: Office,
         policy: Policy,
         metrics: Metrics,
-        alerts: Alerts,
         now: Callable[[], datetime],
     ) -> None:
         self._directory = directory
@@ -75,7 +73,6 @@ class Leader:
         self._office = office
         self._policy = policy
         self._metrics = metrics
-        self._alerts = alerts
         self._now = now
         self._told: dict[DeviceKey, object] = {}  # what its incident was told last
         self._lost: dict[DeviceKey, str] = {}  # uid of the fence of whose loss its incident was told
@@ -115,7 +112,6 @@ class Leader:
         elif decision.action is not Action.OPEN:
             return orphan
         if decision.severity is not Health.UNHEALTHY and self._directory.in_doubt:
-            self._alerts.begin(Alert.FLEET_IN_DOUBT)
             return IN_DOUBT
         if not await self._office.may_act():
             return WHILE_PAUSED
@@ -199,8 +195,7 @@ class Leader:
     async def _admit(self, device: DeviceKey, record: Record, ruling: Ruling) -> timedelta | None:
         """Write the guard's word on an incident that waited for it."""
         if not await self._office.may_act():
-            self._room.withdraw(device)
-            return WHILE_PAUSED
+            return WHILE_PAUSED  # the promise stands
         admission = admission_of(ruling.state, ruling.by, ruling.numbers, self._now())
         written = await self._writer.write(device, record, admitted_now(record, admission, self._office.term))
         if written is None:

@@ -74,7 +74,8 @@ class Ledger:
     def has_room(self, driver: str, now: datetime) -> bool:
         """Say whether one more device of a pool could be admitted now, whoever it is."""
         fleet, guard = self._fleet(), self._policy.guard
-        recent = sum(at > now - RATE_WINDOW for at in self._admitted_at)
+        since = now - RATE_WINDOW
+        recent = sum(at > since for at in self._admitted_at)
         if fleet.published is None or recent >= guard.per_minute:
             return False
         return fleet.fenced.get(driver, 0) < allowed(guard, fleet.published.get(driver, 0))
@@ -100,10 +101,7 @@ class Ledger:
         return Fleet(self._fenced(), self._published(), self._admitted_at)
 
     def _fenced(self) -> Counter[str]:
-        fenced = Counter(self._books.admitted)
-        # What is promised is written soon, and a fence stands whether or not its record can be read.
-        for device in {*self._promised, *self._books.fenced_devices}:
-            record = self._books.record(device)
-            if record is None or record.closed or not record.admitted:
-                fenced[device.driver] += 1
+        fenced = Counter(self._books.taken)
+        # What is promised is written soon.
+        fenced.update(device.driver for device in self._promised if not self._books.takes_place(device))
         return fenced

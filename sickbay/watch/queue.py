@@ -19,6 +19,9 @@ FIRST_PAUSE: Final = timedelta(milliseconds=200)
 LONGEST_PAUSE: Final = timedelta(seconds=15)
 """Before a failed key is tried again: doubled from the first to the longest."""
 
+LULL: Final = timedelta(milliseconds=250)
+"""A queue with nothing to do for so long is idle; in a burst there are shorter gaps between one key and the next."""
+
 
 class KeyedQueue(Generic[K]):
     """Runs one function for each key that was added.
@@ -41,13 +44,14 @@ class KeyedQueue(Generic[K]):
             run: does the work of one key; says after what time it wants to look at it again, if by itself.
             workers: keys at once.
             failed: told each error of our tree; the key is tried again. Any other error ends `serve`.
-            idle: set while nothing waits or runs.
+            idle: set while nothing waits or runs, and for some time has not.
         """
         self._run = run
         self._workers = workers
         self._failed = failed
         self._idle = idle or asyncio.Event()
         self._idle.set()
+        self._lull: asyncio.TimerHandle | None = None
         self._queue: asyncio.Queue[K] = asyncio.Queue()
         self._waiting: set[K] = set()
         self._running: set[K] = set()
@@ -60,7 +64,7 @@ class KeyedQueue(Generic[K]):
         if key in self._running:
             self._again.add(key)
         elif key not in self._waiting:
-            self._idle.clear()
+            self._busy()
             self._waiting.add(key)
             self._queue.put_nowait(key)
 
@@ -82,6 +86,7 @@ class KeyedQueue(Generic[K]):
                 for _ in range(self._workers):
                     group.create_task(self._work())
         finally:
+            self._busy()
             for timer in self._timers.values():
                 timer.cancel()
 
@@ -103,12 +108,17 @@ class KeyedQueue(Generic[K]):
             finally:
                 self._running.discard(key)
             if not self._running and not self._waiting:
-                self._idle.set()
+                self._lull = asyncio.get_running_loop().call_later(LULL.total_seconds(), self._idle.set)
             if key in self._again:
                 self._again.discard(key)
                 self.add(key)
             if pause is not None:
                 self.add_after(key, pause)
+
+    def _busy(self) -> None:
+        self._idle.clear()
+        if self._lull is not None:
+            self._lull.cancel()
 
     def _longer_pause(self, key: K) -> timedelta:
         pause = self._pauses.get(key, FIRST_PAUSE)

@@ -154,4 +154,5 @@ class Signals:
     def _not_sent(self, incident: str, error: Exception) -> None:
         if isinstance(error, TemporalUnavailable):
             self._unreachable(error)
-        log.debug("signal_not_sent", incident=incident, error=str(error))
+            return
+        log.warning("signal_not_sent", incident=incident, error=str(error))

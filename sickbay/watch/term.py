@@ -54,20 +54,24 @@ class Parts:
     copy: Copy
     policy: Policy
     metrics: Metrics
-    alerts: Alerts
     clock: Callable[[], float]
 
 
 class Term:
-    """Everything that acts, wired for one term."""
+    """Everything that acts, wired for one term.
+
+    Attributes:
+        alerts: what it tells a person; they end with it.
+    """
 
     def __init__(self, parts: Parts, office: Office) -> None:
         self._parts = parts
         self._office = office
         self._directory = parts.copy.directory
-        policy, metrics, alerts, books = parts.policy, parts.metrics, parts.alerts, self._directory.books
+        policy, metrics, books = parts.policy, parts.metrics, self._directory.books
+        alerts = self.alerts = Alerts(metrics)
         self._ledger = Ledger(policy, books, self._published, metrics)
-        self._room = WaitingRoom(self._directory, self._ledger, policy, alerts, self._call, utc_now)
+        self._room = WaitingRoom(self._directory, self._ledger, policy, alerts, self._look, utc_now)
         writer = Writer(parts.records, parts.fences, self._directory, office, policy, metrics, alerts, parts.clock)
         self._calm = asyncio.Event()
         self._caretaker = Caretaker(
@@ -87,7 +91,6 @@ class Term:
             office,
             policy,
             metrics,
-            alerts,
             utc_now,
         )
         self._queue: KeyedQueue[DeviceKey] = KeyedQueue(
@@ -97,15 +100,18 @@ class Term:
 
     async def serve(self) -> None:
         """Act until cancelled."""
-        await asyncio.sleep(FIRST_LOOK.total_seconds())
-        await self._look_around()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._office.serve())
-            group.create_task(self._queue.serve())
-            group.create_task(self._room.serve())
-            group.create_task(self._caretaker.serve())
-            group.create_task(self._signals.serve())
-            group.create_task(self._housekeeping.serve())
+        try:
+            await asyncio.sleep(FIRST_LOOK.total_seconds())
+            await self._look_around()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._office.serve())
+                group.create_task(self._queue.serve())
+                group.create_task(self._room.serve())
+                group.create_task(self._caretaker.serve())
+                group.create_task(self._signals.serve())
+                group.create_task(self._housekeeping.serve())
+        finally:
+            self.alerts.end_all()
 
     async def _look_around(self) -> None:
         """Learn past every cache what is written, then listen, then look at every device once."""
@@ -116,13 +122,13 @@ class Term:
                 records = await self._parts.records.list()
                 fences = await self._parts.fences.list()
             except errors.UsageError as error:
-                self._parts.alerts.begin(Alert.NOT_INSTALLED, error=str(error))
+                self.alerts.begin(Alert.NOT_INSTALLED, error=str(error))
             except errors.SickbayError as error:
                 log.warning("term_not_begun", term=self._office.term, error=str(error))
             else:
                 break
             await asyncio.sleep(LIST_RETRY.total_seconds())
-        self._parts.alerts.end(Alert.NOT_INSTALLED)
+        self.alerts.end(Alert.NOT_INSTALLED)
         books = self._directory.books
         books.take_list(records)
         for fence in fences:
@@ -135,12 +141,17 @@ class Term:
             self._call(device)
         log.info("term_began", term=self._office.term, devices=len(devices), open=len(books.open_records))
 
-    def _call(self, device: DeviceKey) -> None:
+    def _look(self, device: DeviceKey) -> None:
         self._queue.add(device)
+
+    def _call(self, device: DeviceKey) -> None:
+        self._look(device)
         self._room.changed()
 
     def _on_fence(self, device: DeviceKey, before: Fence | None, after: Fence | None) -> None:
         """Look at a device when its fence is not what its incident is to have; most events tell of our own doing."""
+        if before is not None:
+            self.alerts.end(Alert.FENCE_MISMATCHED, before.name)  # it is gone, or another than it was
         if after is not None:
             record = self._directory.books.record(device)
             its_own = record is not None and not record.closed and after.incident == record.spec.incident
@@ -160,5 +171,5 @@ class Term:
 
     def _failed(self, device: DeviceKey, error: errors.SickbayError) -> None:
         if isinstance(error, errors.UsageError):
-            self._parts.alerts.begin(Alert.NOT_INSTALLED, error=str(error))
+            self.alerts.begin(Alert.NOT_INSTALLED, error=str(error))
         log.warning("device_not_processed", device=str(device), error=str(error))

@@ -82,7 +82,6 @@ class Watcher:
             copy=self._copy,
             policy=policy,
             metrics=meter,
-            alerts=self._alerts,
             clock=clock,
         )
         self._election: Election | None = None
@@ -116,6 +115,11 @@ class Watcher:
     def acting(self) -> bool:
         """Whether this process leads, has looked around, and acts on what it is told."""
         return self.leading and self._copy.directory.listener is not NOBODY
+
+    def tells(self, alert: Alert, about: str = "") -> bool:
+        """Say whether a condition is known to hold now."""
+        tellers = [self._alerts, self._serving.alerts] if self._serving is not None else [self._alerts]
+        return any(alerts.holds(alert, about) for alerts in tellers)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Watch until asked to stop.
@@ -174,7 +178,9 @@ class Watcher:
             self._copy.check()
             if not self._copy.missing:
                 directory.sweep()
-            if not directory.in_doubt:
+            if self.acting and directory.in_doubt:
+                self._alerts.begin(Alert.FLEET_IN_DOUBT, unknown=len(directory.doubted), devices=len(directory.devices))
+            else:
                 self._alerts.end(Alert.FLEET_IN_DOUBT)
             staleness = self._copy.staleness
             if staleness > STALE_AFTER:

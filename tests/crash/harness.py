@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from k8s.gateway import decode
 from k8s.install import install
-from k8s.lab.build import ensure_binary
 from k8s.lab.lab import Lab, default_account
 from k8s.lab.nodes.fleet import NodeShape
 from k8s.lab.proxy import FaultProxy
@@ -28,6 +24,7 @@ from tests.crash.checker import Findings, Promises, check
 from tests.crash.jobs import CLUSTER, NAMESPACE, Seat, run_job
 from tests.crash.process import Sickbay
 from tests.crash.waiting import until
+from tests.crash.watching import watch
 
 POLICY: Final[Mapping[str, Any]] = {
     "mode": "enforce",
@@ -56,13 +53,12 @@ class Ward:
         kills: processes that were killed, or put to sleep.
     """
 
-    def __init__(self, lab: Lab, database: Path, lifeline: Path, stack: AsyncExitStack) -> None:
+    def __init__(self, lab: Lab, database: Path, stack: AsyncExitStack) -> None:
         self.lab = lab
         self.database = database
         self.temporal = Temporal(lab.temporal.address)
         self.pods: list[dict[str, Any]] = []
         self.kills = 0
-        self._lifeline = lifeline
         self._stack = stack
         self._records = Records(lab.gateway)
         self._broken: Counter[str] = Counter()
@@ -78,7 +74,7 @@ class Ward:
             database = directory / "temporal.db"
             options = TemporalOptions(database=database, flags=(NO_SYNC,))
             lab = await stack.enter_async_context(Lab.start(temporal=options))
-            ward = cls(lab, database, await asyncio.to_thread(ensure_binary, print), stack)
+            ward = cls(lab, database, stack)
             await install(lab.gateway, cluster=CLUSTER, namespace_id=await ward.temporal.namespace_id())
             await lab.gateway.request("POST", "/api/v1/namespaces", body={"metadata": {"name": NAMESPACE}})
             await default_account(lab.gateway, NAMESPACE)
@@ -103,17 +99,12 @@ class Ward:
 
     async def _start(self, policy: Mapping[str, Any]) -> Sickbay:
         self._started += 1
-        directory = self.lab.directory
-        file = directory / f"policy-{self._started}.yaml"
-        document = Policy.model_validate({**POLICY, **policy}).model_dump(mode="json", by_alias=True)
-        file.write_text(yaml.safe_dump(document), encoding="utf-8")
         return await Sickbay.start(
+            self.lab,
             await self._stack.enter_async_context(FaultProxy.start(self.lab.control_plane)),
             account=await until("an account", lambda: self.lab.kubeconfig_for("sickbay", "sickbay"), within=120),
-            policy=file,
-            temporal=self.lab.temporal.address,
-            lifeline=self._lifeline,
-            log=directory / f"sickbay-{self._started}.log",
+            policy=Policy.model_validate({**POLICY, **policy}),
+            name=f"sickbay-{self._started}",
         )
 
     async def kill(self, sickbay: Sickbay) -> None:
@@ -210,17 +201,14 @@ class Ward:
 
     async def _watch_pods(self) -> None:
         """Keep every state of every pod; repair a device when the pod that suffered from it is gone."""
-        gateway = self.lab.gateway
-        start = decode(await gateway.request("GET", "/api/v1/pods"))
-        self.pods += start["items"]
-        params = {"watch": "true", "resourceVersion": start["metadata"]["resourceVersion"], "timeoutSeconds": "3600"}
-        async with aclosing(gateway.stream("/api/v1/pods", params, idle=3600)) as lines:
-            async for line in lines:
-                event = json.loads(line)
-                assert event["type"] != "ERROR", event
-                self.pods.append(event["object"])
-                if event["type"] == "DELETED" and (seat := self._sick.pop(event["object"]["metadata"]["uid"], None)):
-                    await self.heal([seat])
+        healing: set[asyncio.Task[None]] = set()
+
+        def take(event: str, pod: dict[str, Any]) -> None:
+            self.pods.append(pod)
+            if event == "DELETED" and (seat := self._sick.pop(pod["metadata"]["uid"], None)):
+                healing.add(asyncio.create_task(self.heal([seat])))
+
+        await watch(self.lab.gateway, "/api/v1/pods", take)
 
 
 def _unreleased(names: Iterable[str], records: Mapping[str, Record]) -> list[str]:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
-import aiohttp
-
-from k8s.lab.process import Process, free_ports
+from k8s.lab.lab import Lab
 from k8s.lab.proxy import FaultProxy
+from k8s.lab.sickbay_process import SickbayProcess
+from sickbay.model.policy import Policy
 from tests.crash.waiting import until
 
 _PATIENCE: Final = 60.0
@@ -27,37 +26,25 @@ class Sickbay:
         proxy: which it alone goes through.
     """
 
-    def __init__(self, process: Process, proxy: FaultProxy, health: str) -> None:
+    def __init__(self, sickbay: SickbayProcess, proxy: FaultProxy) -> None:
         self.proxy = proxy
-        self._process = process
-        self._health = health
+        self._sickbay = sickbay
+        self._process = sickbay.process
 
     @classmethod
-    async def start(
-        cls, proxy: FaultProxy, *, account: Path, policy: Path, temporal: str, lifeline: Path, log: Path
-    ) -> Sickbay:
+    async def start(cls, lab: Lab, proxy: FaultProxy, *, account: Path, policy: Policy, name: str) -> Sickbay:
         """Start the process; it is not yet ready.
 
         Args:
+            lab: in which it acts.
             proxy: to go through.
             account: kubeconfig of its service account.
-            policy: file.
-            temporal: address.
-            lifeline: the control plane's binary, which ends the process should the tests be killed.
-            log: file for its output.
+            policy: in force.
+            name: of its log.
         """
-        address = f"127.0.0.1:{free_ports(1)[0]}"
-        process = await Process.start(
-            "sickbay run",
-            [
-                *(lifeline, "lifeline", "--", sys.executable, "-m", "sickbay", "run"),
-                *(f"--kubeconfig={proxy.kubeconfig(account)}", f"--policy={policy}", f"--temporal-address={temporal}"),
-                *(f"--listen={address}", "--log-format=json"),
-            ],
-            log=log,
-            environment={name: "" for name in os.environ if name.startswith("SICKBAY_")},
+        return cls(
+            await SickbayProcess.start(lab, policy=policy, kubeconfig=proxy.kubeconfig(account), name=name), proxy
         )
-        return cls(process, proxy, f"http://{address}")
 
     async def started(self) -> bool:
         """Wait until it has found all that it needs to run; False if it ended instead."""
@@ -70,16 +57,7 @@ class Sickbay:
 
     async def ready(self, *, but: Iterable[str] = ()) -> None:
         """Wait until it says that nothing is missing, or nothing but these."""
-
-        async def asked() -> bool:
-            self.check()
-            try:
-                async with aiohttp.ClientSession() as session, session.get(f"{self._health}/readyz") as answer:
-                    return set((await answer.json())["missing"]) <= set(but)
-            except aiohttp.ClientError:
-                return False
-
-        await until("sickbay run is ready", asked, within=_PATIENCE)
+        await self._sickbay.ready(but=but, within=_PATIENCE)
 
     def check(self) -> None:
         """Make sure that it has not ended by itself."""

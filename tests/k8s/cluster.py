@@ -21,9 +21,9 @@ T = TypeVar("T")
 _POD = Reader(Pod)
 
 
-def shape(namespace: str, devices: int = 1) -> NodeShape:
+def shape(namespace: str, devices: int = 1, **more: Any) -> NodeShape:
     """Shape nodes whose driver is the test's own, so that nobody else's pods take their devices."""
-    return NodeShape(devices=devices, driver=f"{namespace}.example")
+    return NodeShape(devices=devices, driver=f"{namespace}.example", **more)
 
 
 def device(namespace: str, node: str, name: str = "gpu-0") -> DeviceKey:

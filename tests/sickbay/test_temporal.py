@@ -20,7 +20,7 @@ from sickbay import errors
 from sickbay.model.contracts import ADMITTED_SIGNAL, INCIDENT_WORKFLOW, OBSERVE_SIGNAL, Admitted, Observed, Queue
 from sickbay.model.device import DeviceKey
 from sickbay.model.incident import IncidentState, Target
-from sickbay.model.observation import Health
+from sickbay.model.observation import Health, Reason
 from sickbay.temporal import Described, Standing, StartOutcome, Temporal
 
 NOWHERE = "127.0.0.1:9"
@@ -213,3 +213,15 @@ async def test_server_may_end_and_come_back(tmp_path: Path) -> None:
         assert (await temporal.describe(state.target.incident)).standing is Standing.RUNNING
     finally:
         await server.kill()
+
+
+async def test_a_word_that_is_too_long_is_no_outage(temporal: Temporal) -> None:
+    """One incident cannot be told; that says nothing about the others, nor about Temporal."""
+    state = incident(run=7)
+    await temporal.start_incident(state)
+    too_long = Observed(
+        health=Health.UNHEALTHY, reason=Reason.REPORTED, message="x" * 3_000_000, at=datetime(2026, 1, 10, tzinfo=UTC)
+    )
+    with pytest.raises(errors.TemporalRefused, match="INVALID_ARGUMENT"):
+        await temporal.observe(state.target.incident, too_long)
+    assert await temporal.reachable()

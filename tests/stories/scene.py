@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from k8s.gateway import decode
 from k8s.lab.nodes.fleet import NodeShape
 from k8s.resources import DEPLOYMENTS, PODS, RESOURCECLAIMTEMPLATES
 from sickbay import errors
@@ -36,8 +37,8 @@ class Scene:
         await cluster.create(self.ward.lab.gateway, DEPLOYMENTS, NAMESPACE, body)
         return await self.seat(name)
 
-    async def same_device(self, name: str, seat: Seat) -> Seat:
-        """Start a pod that wants exactly the device of another."""
+    async def wants_device_of(self, name: str, seat: Seat, *, told: Mapping[str, str] | None = None) -> None:
+        """Create a pod that wants exactly the device of another, and runs once."""
         node = next(n for n in self.ward.lab.fleet.describe() if n.name == seat.key.pool)
         uuid = next(d.uuid for d in node.devices if d.name == seat.key.device)
         driver, gateway = seat.key.driver, self.ward.lab.gateway
@@ -45,8 +46,7 @@ class Scene:
         spec = cluster.claim_spec(driver, selectors=[{"cel": {"expression": wish}}])
         template = {"metadata": {"name": name}, "spec": {"spec": spec}}
         await cluster.create(gateway, RESOURCECLAIMTEMPLATES, NAMESPACE, template)
-        await cluster.create_pod(gateway, NAMESPACE, name, template=name)
-        return await self.seat(name)
+        await cluster.create_pod(gateway, NAMESPACE, name, behaviour=told, template=name, restart="Never")
 
     async def seat(self, name: str) -> Seat:
         """Wait for the one running pod of a job."""
@@ -59,6 +59,16 @@ class Scene:
     async def delete(self, pod: str) -> None:
         """Delete a pod, as its owner does."""
         await cluster.delete(self.ward.lab.gateway, PODS, NAMESPACE, pod)
+
+    async def unschedulable(self, pod: str) -> str:
+        """Wait until the scheduler says why a pod has no place, and give its words."""
+
+        async def said() -> str | None:
+            found = decode(await self.ward.lab.gateway.request("GET", PODS.path(NAMESPACE, pod)))
+            reasons = (c for c in found["status"].get("conditions", []) if c.get("reason") == "Unschedulable")
+            return next((c["message"] for c in reasons), None)
+
+        return await cluster.until(said, within=60)
 
     async def breaks(self, seat: Seat, *, for_good: bool = False) -> None:
         """Make a device ill; it is well again when its pod is gone, unless for good."""

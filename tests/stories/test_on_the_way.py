@@ -105,8 +105,8 @@ async def test_bad_news_while_the_fence_is_deleted(scene: Scene) -> None:
     hold = scene.run.proxy.hold("DELETE", f"devicetaintrules/{seat.key.numbered(1)}", times=1)
     await scene.delete("relapse")
     await asyncio.wait_for(hold.arrived.wait(), 60)
-    again = await scene.same_device("relapsed", seat)
-    await scene.breaks(again)
+    await scene.wants_device_of("relapsed", seat)
+    await scene.breaks(await scene.seat("relapsed"))
     hold.release()
 
     async def fenced_again() -> bool:
@@ -114,6 +114,39 @@ async def test_bad_news_while_the_fence_is_deleted(scene: Scene) -> None:
 
     await cluster.until(fenced_again, within=30)
     await scene.delete("relapsed")
+    await scene.released(seat)
+
+
+async def test_bad_news_that_dies_while_the_fence_is_deleted(scene: Scene) -> None:
+    """A pod that reports the device bad during its release, and is gone before anybody could ask it, is not lost."""
+    seat = await scene.lone_pod("gasp")
+    await scene.breaks(seat)
+    hold = scene.run.proxy.hold("DELETE", f"devicetaintrules/{seat.key.numbered(1)}", times=1)
+    await scene.delete("gasp")
+    await asyncio.wait_for(hold.arrived.wait(), 60)
+    first = await scene.record(seat)
+    assert first is not None
+    await scene.wants_device_of("gasped", seat, told={"dies-with-device": "true"})
+    await scene.breaks(await scene.seat("gasped"))
+    await scene.delete("gasped")
+    hold.release()
+
+    async def fenced_again() -> bool:
+        return seat.key.numbered(2) in await scene.ward.fences()
+
+    await cluster.until(fenced_again, within=30)
+    await scene.released(seat)
+
+
+async def test_a_claim_waits_for_its_device(scene: Scene) -> None:
+    """The scheduler says why a claim on a fenced device has to wait, and serves it by itself after the release."""
+    seat = await scene.lone_pod("first")
+    await scene.breaks(seat)
+    await scene.reaches(seat, Phase.NEEDS_OPERATOR)
+    await scene.wants_device_of("second", seat)
+    assert "cannot allocate all claims" in await scene.unschedulable("second")
+    await scene.delete("first")
+    assert (await scene.seat("second")).key == seat.key
     await scene.released(seat)
 
 

@@ -50,7 +50,7 @@ def report(state: IncidentState, now: datetime) -> IncidentReport:
         incident=state.target.incident,
         device=str(state.target.device),
         run=state.target.run,
-        outcome=state.outcome or Phase.SUPERSEDED,
+        outcome=(state.outcome if state.closed else None) or Phase.SUPERSEDED,
         reason=state.reason,
         message=state.message,
         policy=state.policy.digest,

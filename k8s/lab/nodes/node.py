@@ -49,7 +49,7 @@ class StandInNode:
         body = objects.node(self.name, self.number, self.shape)
         created = await self._gateway.request("POST", "/api/v1/nodes", body=body)
         self._uid = msgspec.json.decode(created, type=Node).metadata.uid
-        await self._gateway.request("POST", _LEASES, body=objects.lease(self.name))
+        await self._gateway.request("POST", _LEASES, body=objects.lease(self.name, self._uid))
         await self._gateway.request("POST", _SLICES, body=self._slice())
         self._renew_from_now()
 

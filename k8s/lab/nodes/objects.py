@@ -72,12 +72,16 @@ def ready_again() -> dict[str, Any]:
     return {"status": {"conditions": [_condition("Ready", "True", "KubeletReady")]}}
 
 
-def lease(name: str) -> dict[str, Any]:
-    """A node's first Lease."""
+def lease(name: str, node_uid: str) -> dict[str, Any]:
+    """A node's first Lease, owned by the Node as a kubelet's is."""
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
-        "metadata": {"name": name, "namespace": "kube-node-lease"},
+        "metadata": {
+            "name": name,
+            "namespace": "kube-node-lease",
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": name, "uid": node_uid}],
+        },
         "spec": {
             "holderIdentity": name,
             "leaseDurationSeconds": _LEASE_SECONDS,

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
-import aiohttp
-import yaml
 from rich.table import Table
 
 from k8s.gateway import Gateway, decode
@@ -19,7 +15,7 @@ from k8s.install import install
 from k8s.lab.audit import AuditLog
 from k8s.lab.lab import Lab, default_account
 from k8s.lab.nodes.fleet import DRIVER, NodeShape
-from k8s.lab.process import Process, free_ports
+from k8s.lab.sickbay_process import SickbayProcess
 from k8s.lab.temporal import NAMESPACE as TEMPORAL_NAMESPACE
 from k8s.lab.temporal import TemporalOptions
 from k8s.records import Records
@@ -67,9 +63,10 @@ async def play(*, keep: bool) -> bool:
         await install(lab.gateway, cluster=CLUSTER, namespace_id=await temporal.namespace_id())
         await lab.fleet.add(NODES, NodeShape(devices=DEVICES))
         view.say("lab", f"Sickbay is installed; {NODES} nodes with {DEVICES} devices each are up")
-        process = await _start_sickbay(lab)
-        stack.push_async_callback(process.stop)
-        view.say("sickbay", f"runs, under its own account and with its own rights only; log: {process.log}")
+        sickbay = await SickbayProcess.start(lab, policy=scene.POLICY)
+        stack.push_async_callback(sickbay.process.stop)
+        await sickbay.ready()
+        view.say("sickbay", f"runs, under its own account and with its own rights only; log: {sickbay.process.log}")
         seat = await _seated(lab)
         view.say("job", f"pod {seat.pod} runs on {seat.key.device} of {seat.key.pool}")
         audit = AuditLog(lab.audit_log, from_end=True)
@@ -84,33 +81,6 @@ async def play(*, keep: bool) -> bool:
             _invite(lab, view)
             await asyncio.Event().wait()
         return ok
-
-
-async def _start_sickbay(lab: Lab) -> Process:
-    """Start ``sickbay run`` as a cluster would: with the kubeconfig of its own service account."""
-    policy = lab.directory / "policy.yaml"
-    policy.write_text(yaml.safe_dump(scene.POLICY.model_dump(mode="json", by_alias=True)), encoding="utf-8")
-    port = free_ports(1)[0]
-    kubeconfig = await lab.kubeconfig_for("sickbay", "sickbay")
-    process = await Process.start(
-        "sickbay run",
-        [
-            *(sys.executable, "-m", "sickbay", "run", f"--kubeconfig={kubeconfig}", f"--policy={policy}"),
-            *(f"--temporal-address={lab.temporal.address}", f"--listen=127.0.0.1:{port}", "--log-format=json"),
-        ],
-        log=lab.directory / "sickbay.log",
-        environment={name: "" for name in os.environ if name.startswith("SICKBAY_")},
-    )
-    await process.until(lambda: _answers(f"http://127.0.0.1:{port}/readyz"), within=30)
-    return process
-
-
-async def _answers(url: str) -> bool:
-    try:
-        async with aiohttp.ClientSession() as session, session.get(url) as response:
-            return response.ok
-    except aiohttp.ClientError:
-        return False
 
 
 async def _create(gateway: Gateway, objects: list[tuple[str, dict[str, Any]]]) -> None:

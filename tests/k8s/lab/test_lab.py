@@ -24,9 +24,10 @@ from tests.k8s.cluster import create_pod, create_template, until
 pytestmark = pytest.mark.lab
 
 START_AND_WAIT = """
-import asyncio
+import asyncio, signal
 from k8s.lab.lab import Lab
 from k8s.lab.temporal import TemporalOptions
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has its background jobs ignore it
 async def main():
     async with Lab.start(temporal=TemporalOptions()) as lab:
         pids = [process.pid for process in lab.control_plane.processes.values()]
@@ -62,7 +63,7 @@ async def test_nothing_is_left_when_the_launcher_ends(number: signal.Signals) ->
     assert listens(api)
     assert listens(temporal)
     os.kill(launcher.pid, number)
-    await launcher.wait()
+    await asyncio.wait_for(launcher.wait(), 30)
 
     async def nothing() -> bool:
         return not listens(api) and not listens(temporal) and not any(runs(pid) for pid in pids)

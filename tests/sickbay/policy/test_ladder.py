@@ -162,6 +162,28 @@ def step(now: datetime = NOW, **facts: Any) -> Step:
             id="Unknown for too long asks a person, and fences nothing",
         ),
         pytest.param(
+            {"read_at": NOW, "severity": Health.UNKNOWN, "admitted": False, "health": None, "node_gone": True},
+            NOW,
+            Verb.CLOSE,
+            Phase.CLEARED,
+            id="a Suspect ends with its node, when nobody reports on it any more",
+        ),
+        pytest.param(
+            {"read_at": NOW, "severity": Health.UNKNOWN, "admitted": False, "node_gone": True}
+            | {"health": Health.UNKNOWN},
+            NOW,
+            Verb.WAIT,
+            Phase.SUSPECT,
+            id="while a pod still reports on it, it stays",
+        ),
+        pytest.param(
+            FREE | {"health": None, "node_gone": True},
+            NOW + seconds(15),
+            Verb.WAIT,
+            Phase.RECOVERING,
+            id="a fence outlives its node",
+        ),
+        pytest.param(
             FREE | {"verified": False, "probe": ProbeStage.JUDGED, "healthy_since": NOW, "read_at": LATER},
             LATER,
             Verb.STOP_PROBE,

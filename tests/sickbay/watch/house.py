@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
+from prometheus_client.parser import text_string_to_metric_families
 from temporalio import workflow
 from temporalio.client import WorkflowExecutionStatus
 
@@ -20,6 +21,7 @@ from sickbay import errors
 from sickbay.model.contracts import ADMITTED_SIGNAL, INCIDENT_WORKFLOW, OBSERVE_SIGNAL, Admitted, Observed
 from sickbay.model.device import DeviceKey
 from sickbay.model.incident import IncidentState
+from sickbay.model.observation import Health, Reason, digest_of
 from sickbay.model.policy import Guard, Policy
 from sickbay.model.record import Closed, Counters, FenceRef, Phase, Record, SeenSource
 from sickbay.telemetry.metrics import Metrics
@@ -29,6 +31,9 @@ from sickbay.watch.watcher import Watcher
 from tests.conftest import AddNodes
 from tests.installation import CLUSTER
 from tests.k8s import cluster
+
+UNHEALTHY: Final = digest_of(Health.UNHEALTHY, Reason.REPORTED)
+"""Digest of what a broken device's pod says."""
 
 
 def policy(namespace: str, **changes: Any) -> Policy:
@@ -109,10 +114,10 @@ class House:
 
         return await cluster.until(look)
 
-    async def held_devices(self, namespace: str, add_nodes: AddNodes, count: int = 1) -> list[DeviceKey]:
+    async def held_devices(self, namespace: str, add_nodes: AddNodes, count: int = 1, **shape: Any) -> list[DeviceKey]:
         """Make a node whose devices are all held by running pods that report them Healthy."""
         admin = self.lab.gateway
-        await add_nodes(1, cluster.shape(namespace, devices=count))
+        await add_nodes(1, cluster.shape(namespace, devices=count, **shape))
         await cluster.create_template(admin, namespace, "gpu", f"{namespace}.example")
         found = []
         for n in range(count):
@@ -176,10 +181,14 @@ class House:
         )
         return await self.records.write_status(record, known)
 
-    async def release(self, device: DeviceKey, *seen: SeenSource, outcome: Phase = Phase.RELEASED) -> Record:
+    async def release(
+        self, device: DeviceKey, *seen: SeenSource, outcome: Phase = Phase.RELEASED, lease_version: str = ""
+    ) -> Record:
         """End a device's incident as its workflow does: fence off and gone, then the record closed."""
+        record = await self.records.get(device.record_name)
+        await self.told(record.spec.incident)  # it has begun
         record = await self.says(
-            await self.records.get(device.record_name),
+            record,
             Phase.RELEASING,
             counters=Counters(fence=max((f.number for f in await self.fences.list(device)), default=0)),
         )
@@ -187,7 +196,7 @@ class House:
             left = await self.fences.unlatch(fence.name, fence.uid, "release/1/unlatch")
             if left is not None:
                 await self.fences.delete(left.name, left.uid, left.resource_version)
-        closed = Closed(at=record.spec.first_bad_at, outcome=outcome, seen=seen)
+        closed = Closed(at=record.spec.first_bad_at, outcome=outcome, seen=seen, lease_version=lease_version)
         record = await self.says(record, outcome, closed=closed, fence=FenceRef())
         handle = (await self.temporal.client()).get_workflow_handle(record.spec.incident)
         await handle.terminate("ended by the test")
@@ -197,6 +206,13 @@ class House:
 def directory_of(watcher: Watcher) -> Directory:
     """Look into a watcher's directory."""
     return watcher._copy.directory
+
+
+def sample(watcher: Watcher, name: str, **labels: str) -> float:
+    """Read one sample of a watcher's metrics, 0 if there is none."""
+    families = text_string_to_metric_families(watcher._meter.exposed().decode())
+    found = (s.value for family in families for s in family.samples if (s.name, s.labels) == (name, labels))
+    return next(found, 0.0)
 
 
 async def clean(house: House) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from k8s.fences import MANAGED_BY
 from k8s.reading import Reader
 from k8s.store import Change, Item
-from k8s.wire import Lease, Object, Pod, ResourceClaim, ResourceSlice
+from k8s.wire import DeviceTaintRule, Lease, Object, Pod, ResourceClaim, ResourceSlice
 from sickbay.model.device import DeviceKey
 from sickbay.watch.directory import Directory
 
@@ -19,6 +20,7 @@ _KINDS: dict[str, Reader[Any]] = {
     "ResourceClaim": Reader(ResourceClaim),
     "ResourceSlice": Reader(ResourceSlice),
     "Lease": Reader(Lease),
+    "DeviceTaintRule": Reader(DeviceTaintRule),
 }
 
 
@@ -115,6 +117,14 @@ def lease(node: str = "node-1", version: str = "100") -> Item[Any]:
     spec = {"holderIdentity": node, "renewTime": "1999-01-01T00:00:00.000000Z"}
     meta = {"name": node, "namespace": "kube-node-lease", "uid": f"uid-{node}", "resourceVersion": version}
     return item("Lease", {"metadata": meta, "spec": spec})
+
+
+def fence(key: DeviceKey, version: str = "100") -> Item[Any]:
+    """Build a fence of a device."""
+    meta = {"name": key.numbered(1), "uid": f"uid-{key.numbered(1)}", "resourceVersion": version}
+    selector = {"driver": key.driver, "pool": key.pool, "device": key.device}
+    spec = {"deviceSelector": selector, "taint": {"key": "sickbay.dev/quarantine", "effect": "NoSchedule"}}
+    return item("DeviceTaintRule", {"metadata": {**meta, "labels": dict([MANAGED_BY])}, "spec": spec})
 
 
 def say(directory: Directory, old: Item[Any] | None, new: Item[Any] | None) -> Item[Any] | None:

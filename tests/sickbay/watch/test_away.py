@@ -25,7 +25,7 @@ async def test_fenced_without_temporal_and_started_when_it_is_back(
             await house.fence(device)
 
             async def told() -> bool:
-                return watcher._alerts.holds(Alert.TEMPORAL_UNAVAILABLE)
+                return watcher.tells(Alert.TEMPORAL_UNAVAILABLE)
 
             await cluster.until(told)
             record = await house.record(device)
@@ -56,7 +56,7 @@ async def test_replaced_database_starts_nothing_until_it_is_adopted(
         await lab.temporal.start()
 
         async def told() -> bool:
-            return watcher._alerts.holds(Alert.NAMESPACE_MISMATCH)
+            return watcher.tells(Alert.NAMESPACE_MISMATCH)
 
         await cluster.until(told)
         for device, incident in zip(devices, incidents, strict=True):

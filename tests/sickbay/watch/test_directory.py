@@ -24,7 +24,7 @@ from sickbay.telemetry.metrics import Metrics
 from sickbay.watch.alerts import Alerts
 from sickbay.watch.directory import DOUBT_FLOOR, Directory, Listener
 from tests.installation import record_spec
-from tests.sickbay.watch.objects import change, claim, device, entry, lease, pod, say
+from tests.sickbay.watch.objects import change, claim, device, entry, fence, lease, pod, say
 
 POLICY = Policy(mode=Mode.ENFORCE)
 GPU = device()
@@ -173,11 +173,31 @@ def test_own_writes_count_before_the_watch_tells_of_them(world: World) -> None:
     """The newer of two states is kept, whoever brings it."""
     books = world.directory.books
     books.take(record("20"))
-    assert books.admitted[GPU.driver] == 1
+    assert books.taken[GPU.driver] == 1
     books.take(record("19", admitted=False))
-    assert books.admitted[GPU.driver] == 1
+    assert books.taken[GPU.driver] == 1
     assert [r.resource_version for r in books.open_records] == ["20"]
     assert world.heard() == [GPU]
+
+
+def test_device_takes_one_place_with_record_or_fence_or_both(world: World) -> None:
+    """A fence counts whether or not its record can be read; the place is free when both are gone."""
+    books = world.directory.books
+    places = []
+
+    def count() -> None:
+        places.append((books.taken[GPU.driver], books.takes_place(GPU)))
+
+    count()
+    books.on_fence_change(change(None, fence(GPU)))
+    count()
+    books.take(record("31"))
+    count()
+    books.on_fence_change(change(fence(GPU), None))
+    count()
+    books.take(record("32", closed=Closed(at=datetime(2026, 1, 10, tzinfo=UTC), outcome=Phase.RELEASED)))
+    count()
+    assert places == [(0, False), (1, True), (1, True), (1, True), (0, False)]
 
 
 def test_list_removes_what_was_gone_by_then(world: World) -> None:
@@ -188,7 +208,7 @@ def test_list_removes_what_was_gone_by_then(world: World) -> None:
     assert books.record(GPU) is not None
     books.take_list(Listing((), (), "21"))
     assert books.record(GPU) is None
-    assert books.admitted[GPU.driver] == 0
+    assert books.taken[GPU.driver] == 0
 
 
 def test_undecodable_record_keeps_its_device_busy(world: World) -> None:

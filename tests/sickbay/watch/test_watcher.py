@@ -5,19 +5,14 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
-from k8s.control import ControlMap, MemoryMap
-from k8s.election import Timing
 from k8s.lab.lab import Lab
 from k8s.lab.nodes.fleet import Health as Word
 from k8s.records import Records
-from sickbay.model.observation import Health, Reason, digest_of
-from sickbay.model.policy import Guard, Mode
+from sickbay.model.observation import Health, Reason
+from sickbay.model.policy import Mode
 from sickbay.model.record import (
     Admission,
     AdmissionState,
-    Condition,
-    Counters,
-    FenceRef,
     Phase,
     RecordDevice,
     RecordSpec,
@@ -27,12 +22,9 @@ from sickbay.watch.alerts import Alert
 from sickbay.watch.directory import DOUBT_FLOOR, DOUBT_SHARE
 from tests.builders import NOW
 from tests.conftest import AddNodes
-from tests.installation import BREAK_GLASS, CLUSTER, OPERATORS, Installation, record_spec
+from tests.installation import CLUSTER, OPERATORS, Installation
 from tests.k8s import cluster
-from tests.sickbay.watch.house import House, directory_of, policy
-
-UNHEALTHY = digest_of(Health.UNHEALTHY, Reason.REPORTED)
-FAST = Timing(timedelta(seconds=3), timedelta(seconds=2), timedelta(seconds=0.5))
+from tests.sickbay.watch.house import UNHEALTHY, House, directory_of, policy
 
 
 async def test_bad_device_is_recorded_fenced_and_has_an_incident(
@@ -82,16 +74,6 @@ async def test_shadow_mode_fences_with_no_effect(house: House, lab: Lab, namespa
         assert (await house.fence(device)).effect == "None"
 
 
-async def test_device_that_is_bad_already_is_found_at_the_start(
-    house: House, lab: Lab, namespace: str, add_nodes: AddNodes
-) -> None:
-    """What happened while nobody led is found by the first look."""
-    (device,) = await house.held_devices(namespace, add_nodes)
-    await lab.fleet.break_device(device.pool, device.device)
-    async with house.watching(policy(namespace)):
-        assert (await house.fence(device)).number == 1
-
-
 async def test_suspect_that_turns_bad_is_the_same_incident(
     house: House, lab: Lab, namespace: str, add_nodes: AddNodes
 ) -> None:
@@ -113,41 +95,6 @@ async def test_suspect_that_turns_bad_is_the_same_incident(
         assert fence.incident == suspect.spec.incident
         told = await house.told(suspect.spec.incident, when=lambda told: "admitted by guard" in told)
         assert told[0] == "began run 1 Unknown admitted=False"
-
-
-async def test_guard_holds_and_admits_later(house: House, lab: Lab, namespace: str, add_nodes: AddNodes) -> None:
-    """Beyond the share an incident is Held, with its numbers; a release admits it."""
-    first, second = await house.held_devices(namespace, add_nodes, 2)
-    one = policy(namespace, guard=Guard(share=0.5, floor=0, ceiling=1000))
-    async with house.watching(one) as watcher:
-        await house.leading(watcher)
-        await lab.fleet.break_device(first.pool, first.device)
-        await house.fence(first)
-        await lab.fleet.break_device(second.pool, second.device)
-        held = await house.record(second)
-        assert held.spec.admission.state is AdmissionState.HELD
-        assert "1 of 2 devices" in held.spec.admission.numbers
-        assert not await house.fences.list(second)
-        source = (await house.records.get(first.record_name)).spec.sources[0]
-        await house.release(first, SeenSource(uid=source.uid, resource_version=source.resource_version))
-        admitted = await house.record(second, when=lambda r: r.admitted)
-        assert (await house.fence(second)).incident == admitted.spec.incident
-        await house.told(admitted.spec.incident, when=lambda told: "admitted by guard" in told)
-
-
-async def test_person_approves_by_name(house: House, lab: Lab, namespace: str, add_nodes: AddNodes) -> None:
-    """In mode approve nothing is fenced before a person says so, and the record says who."""
-    (device,) = await house.held_devices(namespace, add_nodes)
-    async with house.watching(policy(namespace, mode=Mode.APPROVE)) as watcher:
-        await house.leading(watcher)
-        await lab.fleet.break_device(device.pool, device.device)
-        held = await house.record(device)
-        assert "waits for a person" in held.spec.admission.numbers
-        approved = (Condition(type="Approved", message="ada"),)
-        await house.says(held, Phase.HELD, conditions=approved)
-        record = await house.record(device, when=lambda r: r.admitted)
-        assert record.spec.admission.by == "ada"
-        await house.fence(device)
 
 
 async def test_record_that_a_person_made_runs_the_same_way(
@@ -203,147 +150,53 @@ async def test_ended_incident_is_not_reopened_by_what_it_saw(
         assert (await house.fence(device, 2)).incident == again.spec.incident
 
 
-async def test_restarted_watcher_does_not_reopen_either(
-    house: House, lab: Lab, namespace: str, add_nodes: AddNodes
-) -> None:
-    """A new process that hears the sticky report for the first time opens nothing."""
-    bad, other = await house.held_devices(namespace, add_nodes, 2)
-    async with house.watching(policy(namespace)):
-        await lab.fleet.break_device(bad.pool, bad.device)
-        await house.fence(bad)
-        opened = await house.record(bad)
-        await house.told(opened.spec.incident)
-    await house.release(bad, SeenSource(uid=opened.spec.sources[0].uid, resource_version="1", digest=UNHEALTHY))
-    async with house.watching(policy(namespace)):
-        await lab.fleet.break_device(other.pool, other.device)
-        await house.fence(other)
-        assert (await house.records.get(bad.record_name)).closed
-
-
-async def test_orphan_fence_gets_an_incident(house: House, namespace: str, add_nodes: AddNodes) -> None:
-    """A fence of ours without an open incident is kept, and answered for by a new one."""
-    (device,) = await house.held_devices(namespace, add_nodes)
-    await house.fences.put(device, 3, incident="incident/of/long/ago", effect_key="k")
-    async with house.watching(policy(namespace)) as watcher:
-        await house.leading(watcher)
-        record = await house.record(device)
-        assert (record.spec.reason, record.spec.admission.by) == (Reason.ORPHAN, "orphan")
-        assert record.spec.first_fence == 4
-        assert (await house.fence(device, 4)).incident == record.spec.incident
-        assert (await house.fence(device, 3)).latched
-        assert await house.told(record.spec.incident)
-
-
-async def test_fence_deleted_by_hand_is_told_at_once(
-    house: House, lab: Lab, sickbay: Installation, namespace: str, add_nodes: AddNodes
-) -> None:
-    """The incident hears that its fence was taken away; during a release it does not."""
-    (device,) = await house.held_devices(namespace, add_nodes)
-    async with house.watching(policy(namespace)) as watcher:
-        await house.leading(watcher)
-        await lab.fleet.break_device(device.pool, device.device)
-        fence, record = await house.fence(device), await house.record(device)
-        await house.told(record.spec.incident)
-        await house.says(
-            record, Phase.QUARANTINED, counters=Counters(fence=1), fence=FenceRef(name=fence.name, uid=fence.uid)
-        )
-        async with sickbay.as_user("eve", BREAK_GLASS) as eve:
-            await eve.request("DELETE", sickbay.rules.path(name=fence.name))
-        await house.told(record.spec.incident, when=lambda told: "fence lost Unhealthy x1" in told)
-
-
-async def test_fence_that_we_have_not_heard_of_yet_is_not_lost(
-    house: House, lab: Lab, namespace: str, add_nodes: AddNodes
-) -> None:
-    """Record and fence are told by two watches: what only our copy lacks is looked for live before anybody is told."""
-    (device,) = await house.held_devices(namespace, add_nodes)
-    async with house.watching(policy(namespace)) as watcher:
-        await house.leading(watcher)
-        await lab.fleet.break_device(device.pool, device.device)
-        fence, record = await house.fence(device), await house.record(device)
-        await house.told(record.spec.incident)
-        books = directory_of(watcher).books
-        books._fences.clear()
-        known = FenceRef(name=fence.name, uid=fence.uid)
-        await house.says(record, Phase.QUARANTINED, counters=Counters(fence=1), fence=known)
-
-        async def looked() -> bool:
-            return fence.name in books.fences(device)
-
-        await cluster.until(looked)
-        await lab.fleet.heal(device.pool, device.device)
-        told = await house.told(record.spec.incident, when=lambda told: len(told) > 1)
-        assert told[1:] == ["Healthy x1"]
-
-
-async def test_paused_installation_only_observes(house: House, lab: Lab, namespace: str, add_nodes: AddNodes) -> None:
-    """While paused nothing is written of a bad device; afterwards it is."""
-    (device,) = await house.held_devices(namespace, add_nodes)
-    control = ControlMap(lab.gateway)
-    async with house.watching(policy(namespace)) as watcher:
-        await house.leading(watcher)
-        await control.pause(who="ada", why="test")
-        assert watcher._serving is not None
-        await watcher._serving._office.read()
-        await lab.fleet.break_device(device.pool, device.device)
-
-        async def refused() -> bool:
-            return b'sickbay_refusals_total{cause="Paused"}' in watcher._meter.exposed()
-
-        await cluster.until(refused)
-        assert await house.none_of(device)
-        await control.resume()
-        await house.fence(device)
-
-
-async def test_ended_workflow_of_an_open_record_is_run_again(
-    house: House, lab: Lab, namespace: str, add_nodes: AddNodes
-) -> None:
-    """A terminated workflow comes back as the next run of the same incident."""
-    (device,) = await house.held_devices(namespace, add_nodes)
-    async with house.watching(policy(namespace)) as watcher:
-        await house.leading(watcher)
-        await lab.fleet.break_device(device.pool, device.device)
-        record = await house.record(device)
-        await house.told(record.spec.incident)
-        await (await house.temporal.client()).get_workflow_handle(record.spec.incident).terminate("by hand")
-        await lab.fleet.heal(device.pool, device.device)  # its word finds nobody there
-        told = await house.told(record.spec.incident)
-        assert told[0] == "began run 2 Unhealthy admitted=True"
-        assert (await house.records.get(device.record_name)).spec.run == 2
-
-
 async def test_stale_lease_is_a_suspect_named_by_the_lease(
     house: House, lab: Lab, namespace: str, add_nodes: AddNodes
 ) -> None:
-    """A node that stops renewing makes its devices Unknown; stale again after an end is another incident."""
-    (device,) = await house.held_devices(namespace, add_nodes)
-    async with house.watching(policy(namespace, staleness="15s")) as watcher:
+    """A node that stops renewing makes its devices Unknown; stale again, on a pod that did not change, is another."""
+    (device,) = await house.held_devices(namespace, add_nodes, lease_interval=timedelta(seconds=1))
+    async with house.watching(policy(namespace, staleness="4s")) as watcher:
         await house.leading(watcher)
         await lab.fleet.stop_lease(device.pool)
         suspect = await house.record(device)
         assert (suspect.spec.reason, suspect.spec.severity) == (Reason.NODE_UNREACHABLE, Health.UNKNOWN)
         assert suspect.spec.status_version == suspect.spec.lease_version
         assert not await house.fences.list(device)
+        seen = (SeenSource(uid=s.uid, resource_version=s.resource_version) for s in suspect.spec.sources)
+        await house.release(device, *seen, outcome=Phase.CLEARED, lease_version=suspect.spec.lease_version)
+        await lab.fleet.resume_lease(device.pool)
+
+        async def heard_of() -> bool:
+            return directory_of(watcher).track(device).evidence(policy(namespace)).health is Health.HEALTHY
+
+        await cluster.until(heard_of)
+        await lab.fleet.stop_lease(device.pool)
+        again = await house.record(device, when=lambda r: not r.closed)
+        assert again.spec.incident != suspect.spec.incident
+        assert again.spec.reason is Reason.NODE_UNREACHABLE
+        assert [s.uid for s in again.spec.sources] == [s.uid for s in suspect.spec.sources]
 
 
-async def test_second_watcher_stands_by_and_takes_over(
+async def test_two_versions_of_a_status_in_one_second_are_one_incident(
     house: House, lab: Lab, namespace: str, add_nodes: AddNodes
 ) -> None:
-    """Two watchers, one acts; when it goes the other acts, and nothing is done twice."""
-    first, second = await house.held_devices(namespace, add_nodes, 2)
-    async with house.watching(policy(namespace), timing=FAST) as standby:
-        async with house.watching(policy(namespace), timing=FAST) as other:
-            leader = await house.leading(standby, other)
-            follower = other if leader is standby else standby
-            await lab.fleet.break_device(first.pool, first.device)
-            before = await house.record(first)
-            assert not follower.acting
-        # `other` is gone; whoever is left leads.
-        await house.leading(standby)
-        await lab.fleet.break_device(second.pool, second.device)
-        assert (await house.fence(second)).number == 1
-        assert (await house.records.get(first.record_name)).spec == before.spec
+    """The first names the incident, and the second, just as bad, opens no other."""
+    (device,) = await house.held_devices(namespace, add_nodes)
+    async with house.watching(policy(namespace)) as watcher:
+        await house.leading(watcher)
+        for message in ("xid 79", "xid 48"):
+            await lab.fleet.break_device(device.pool, device.device, message=message)
+
+        async def heard_both() -> bool:
+            return directory_of(watcher).track(device).voices[0].said.message == "xid 48"
+
+        await cluster.until(heard_both)
+        record = await house.record(device)
+        assert (await house.fence(device)).incident == record.spec.incident
+        assert record.spec.message == "xid 79"
+        incidents = {r.spec.incident for r in (await house.records.list()).records}
+        assert incidents == {record.spec.incident}
+        assert [f.number for f in await house.fences.list(device)] == [1]
 
 
 async def test_hundred_dispatches_are_one_incident(house: House, lab: Lab, namespace: str, add_nodes: AddNodes) -> None:
@@ -366,22 +219,6 @@ async def test_hundred_dispatches_are_one_incident(house: House, lab: Lab, names
         assert await house.told(record.spec.incident) == ["began run 1 Unhealthy admitted=True"]
 
 
-async def test_burst_stops_at_the_share(house: House, lab: Lab, namespace: str, add_nodes: AddNodes) -> None:
-    """However many turn bad at once, no more than the share is ever fenced."""
-    devices = await house.held_devices(namespace, add_nodes, 8)
-    half = policy(namespace, guard=Guard(share=0.5, floor=0, ceiling=1000, per_minute=1000))
-    async with house.watching(half) as watcher:
-        await house.leading(watcher)
-        await asyncio.gather(*(lab.fleet.break_device(d.pool, d.device) for d in devices))
-        records = [await house.record(device) for device in devices]
-        states = [record.spec.admission.state for record in records]
-        assert sorted(states) == [AdmissionState.ADMITTED] * 4 + [AdmissionState.HELD] * 4
-        fenced = [device for device, state in zip(devices, states, strict=True) if state is AdmissionState.ADMITTED]
-        for device in fenced:
-            await house.fence(device)
-        assert {d for d in devices if await house.fences.list(d)} == set(fenced)
-
-
 async def test_flapping_device_is_one_incident_and_few_words(
     house: House, lab: Lab, namespace: str, add_nodes: AddNodes
 ) -> None:
@@ -397,37 +234,6 @@ async def test_flapping_device_is_one_incident_and_few_words(
         assert len(told) == 2
         assert len(await house.fences.list(device)) == 1
         assert (await house.records.get(device.record_name)).spec == record.spec
-
-
-async def test_record_without_a_fence_is_finished_by_the_next_leader(
-    house: House, sickbay: Installation, namespace: str, add_nodes: AddNodes
-) -> None:
-    """A leader that died between record and fence leaves an admitted record: the next one fences and starts it."""
-    (device,) = await house.held_devices(namespace, add_nodes)
-    spec = record_spec(device, term=await sickbay.lead(), admission=Admission(state=AdmissionState.ADMITTED))
-    await house.records.create(device, spec)
-    async with house.watching(policy(namespace)):
-        assert (await house.fence(device)).effect_key == f"{device}/100/fence/1"
-        # What the device says now, Healthy, may have been told as well.
-        assert (await house.told(spec.incident))[0] == "began run 1 Unhealthy admitted=True"
-
-
-async def test_known_devices_survive_a_change_of_leader(
-    house: House, lab: Lab, namespace: str, add_nodes: AddNodes
-) -> None:
-    """Unknown is the first that a new process hears of a device, and it counts because the last leader knew it."""
-    (device,) = await house.held_devices(namespace, add_nodes)
-    memory = MemoryMap(house.gateway)
-
-    async def remembered() -> bool:
-        return device.digest in (await memory.load()).known
-
-    async with house.watching(policy(namespace)) as watcher:
-        await house.leading(watcher)
-        await cluster.until(remembered)
-    await lab.fleet.break_device(device.pool, device.device, health=Word.UNKNOWN)
-    async with house.watching(policy(namespace)):
-        assert (await house.record(device)).spec.severity is Health.UNKNOWN
 
 
 async def test_record_of_long_ago_is_removed(house: House, lab: Lab, namespace: str, add_nodes: AddNodes) -> None:
@@ -460,7 +266,7 @@ async def test_most_of_the_fleet_unknown_opens_nothing(
             await lab.fleet.break_device(device.pool, device.device, health=Word.UNKNOWN)
 
         async def told() -> bool:
-            return watcher._alerts.holds(Alert.FLEET_IN_DOUBT)
+            return watcher.tells(Alert.FLEET_IN_DOUBT)
 
         await cluster.until(told)
         directory = directory_of(watcher)

@@ -163,6 +163,21 @@ async def test_superseded_ends_without_a_trace(time_skipping: WorkflowEnvironmen
     assert world.statuses == []
 
 
+async def test_superseded_in_the_middle_of_a_release_has_released_nothing(time_skipping: WorkflowEnvironment) -> None:
+    """What an incident was about to achieve is not its outcome."""
+    world = World()
+    world.says(None)
+
+    def taken_over() -> None:
+        world.superseded = True
+
+    world.on[c.Activity.UNLATCH_FENCE] = taken_over
+    async with working(time_skipping, world):
+        report = await (await begin(time_skipping)).result()
+    assert world.done[c.Activity.UNLATCH_FENCE] == 1
+    assert report.outcome is Phase.SUPERSEDED
+
+
 async def test_a_month_held_with_continue_as_new(time_skipping: WorkflowEnvironment) -> None:
     """A month of being Held, continued as new many times, ends as it would have, with its title and details."""
     world = World()
