@@ -26,7 +26,7 @@ JSON_PATCH: Final = "application/json-patch+json"
 REQUEST_TIMEOUT: Final = 4.0
 """Seconds for one short request: below the 5 s start-to-close of the activities that make them."""
 
-CONNECTIONS: Final = 64
+CONNECTIONS: Final = 128
 """Open connections at most. Client-side rate limits decide a burst, so there is none: this bound and the API server's
 own priority and fairness are the limits."""
 

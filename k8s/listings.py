@@ -18,7 +18,7 @@ import structlog
 
 from k8s.gateway import Gateway
 from k8s.hardware import Identities
-from k8s.reading import Reader, Undecodable
+from k8s.reading import Memory, Reader, Undecodable
 from k8s.resources import RESOURCECLAIMS, RESOURCESLICES, Resource
 from k8s.store import Key
 from k8s.wire import Object, Page, ResourceClaim, ResourceSlice
@@ -112,13 +112,15 @@ class ClaimLister:
     def __init__(self, gateway: Gateway, *, spacing: timedelta = SPACING) -> None:
         self._gateway = gateway
         self._shared = Shared(self._list, spacing=spacing)
+        self._memory = Memory(_CLAIM, {})
 
     async def get(self) -> Claims:
         """List all claims, together with whoever else asks now."""
         return await self._shared.get()
 
     async def _list(self) -> Claims:
-        listed = await list_all(self._gateway, RESOURCECLAIMS, _CLAIM)
+        self._memory = Memory(_CLAIM, self._memory.seen)
+        listed = await list_all(self._gateway, RESOURCECLAIMS, self._memory)
         return Claims.index(listed.items, flawed=listed.flawed)
 
 
@@ -129,6 +131,7 @@ class SliceLister:
         self._gateway = gateway
         self._spacing = spacing
         self._shared: dict[str, Shared[tuple[ResourceSlice, ...]]] = {}
+        self._memory: dict[str, Memory[ResourceSlice]] = {}
         self._identities: dict[tuple[str, str], tuple[tuple[ResourceSlice, ...], Identities]] = {}
 
     async def get(self, driver: str) -> tuple[ResourceSlice, ...]:
@@ -138,16 +141,18 @@ class SliceLister:
         return await self._shared[driver].get()
 
     async def identities(self, driver: str, attribute: str) -> Identities:
-        """Give the identities of a driver's devices, indexed once per list."""
+        """Give the identities of a driver's devices, indexed anew when its slices have changed."""
         slices = await self.get(driver)
         indexed = self._identities.get((driver, attribute))
-        if indexed is None or indexed[0] is not slices:
+        if indexed is None or indexed[0] != slices:
             indexed = self._identities[driver, attribute] = (slices, Identities.of(slices, driver, attribute))
         return indexed[1]
 
     async def _list(self, driver: str) -> tuple[ResourceSlice, ...]:
         selector = {"fieldSelector": f"spec.driver={driver}"}
-        return (await list_all(self._gateway, RESOURCESLICES, _SLICE, params=selector)).items
+        last = self._memory.get(driver)
+        memory = self._memory[driver] = Memory(_SLICE, last.seen if last is not None else {})
+        return (await list_all(self._gateway, RESOURCESLICES, memory, params=selector)).items
 
 
 @dataclass(frozen=True)
@@ -161,7 +166,7 @@ class Listed(Generic[O]):
 async def list_all(
     gateway: Gateway,
     resource: Resource,
-    reader: Reader[O],
+    reader: Reader[O] | Memory[O],
     *,
     namespace: str | None = None,
     params: Mapping[str, str] | None = None,

@@ -7,6 +7,7 @@ an object without its identity, or with an odd value for all of its spec or stat
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import NoneType, UnionType
@@ -74,6 +75,26 @@ class Reader(Generic[T]):
         except (msgspec.DecodeError, RecursionError, _OddError) as error:
             raise Undecodable(str(error) or type(error).__name__) from error
         return Decoded(value, tuple(flaws[:MAX_FLAWS]))
+
+
+class Memory(Generic[T]):
+    """A reader for one list of many: what is byte for byte as in the last one is not decoded again.
+
+    Attributes:
+        seen: what this list held, for the next one.
+    """
+
+    def __init__(self, reader: Reader[T], last: Mapping[bytes, Decoded[T]]) -> None:
+        self._reader = reader
+        self._last = last
+        self.seen: dict[bytes, Decoded[T]] = {}
+
+    def __call__(self, data: bytes | msgspec.Raw) -> Decoded[T]:
+        """Decode one object, as the reader does."""
+        raw = bytes(data)
+        decoded = self._last.get(raw) or self._reader(raw)
+        self.seen[raw] = decoded
+        return decoded
 
 
 class _OddError(Exception):

@@ -149,3 +149,19 @@ async def test_what_is_no_list_is_no_answer(tmp_path: Path) -> None:
         server.script += [says(200, b"<html>")]
         with pytest.raises(errors.ClusterUnavailable):
             await ClaimLister(gateway, spacing=AT_ONCE).get()
+
+
+async def test_what_did_not_change_is_not_read_again(tmp_path: Path) -> None:
+    """The next list holds what changed as it is now, the rest as it was read, and what is odd is as odd as before."""
+    odd, same = claim("odd", "0", driver=7), claim("same", "1")
+    async with scripted(tmp_path) as (server, gateway):
+        server.script += [
+            listing("5", odd, same, claim("moves", "2"), claim("goes", "3")),
+            listing("6", odd, same, claim("moves", "4")),
+        ]
+        lister = ClaimLister(gateway, spacing=AT_ONCE)
+        first, second = await lister.get(), await lister.get()
+    assert second.by_name["a", "same"] is first.by_name["a", "same"]
+    assert [d for _, _, d in second.by_device] == ["1", "4"]
+    assert first.flawed
+    assert second.flawed
