@@ -171,7 +171,13 @@ def _closed(record: Record, step: CloseRecord, now: datetime) -> RecordStatus:
             "phase": step.outcome,
             "fence": FenceRef(),
             "conditions": tuple(_ended(condition, now) for condition in status.conditions),
-            "closed": Closed(at=now, outcome=step.outcome, seen=seen, lease_version=step.lease_version),
+            "closed": Closed(
+                at=now,
+                outcome=step.outcome,
+                seen=seen,
+                lease_version=step.lease_version,
+                pods_version=step.pods_version,
+            ),
             "history": (*status.history, past)[-HISTORY_LENGTH:],
             "overruled": overruled,
         }

@@ -35,7 +35,6 @@ from k8s.resources import NODES, PODS, RESOURCECLAIMS, Resource
 from k8s.wire import AllocationResult, Event, Node, Pod, ResourceClaim
 from sickbay import errors
 from sickbay.model.contracts import ProbeVerdict
-from sickbay.model.device import DeviceKey
 from sickbay.model.incident import Target
 from sickbay.model.policy import Probe
 from sickbay.policy.verdict import ProbeFacts, judge
@@ -85,7 +84,7 @@ class Probes:
             attribute = settings.identity_attribute(target.device.driver)
             identities = await self._slices.identities(target.device.driver, attribute)
             hardware = identities.identify(target.device)
-            waiting = _unaddressable(hardware, hardware_id) or await self._held(target.device)
+            waiting = _unaddressable(hardware, hardware_id) or await self._held(step)
             if waiting:
                 return waiting
             claim = await self._create(RESOURCECLAIMS, _CLAIM, claim_body(step, hardware))
@@ -108,7 +107,8 @@ class Probes:
         if pod.terminal and not results:
             results = await self._held_before(step, pod.metadata.annotations.get(CLAIM_VERSION_ANNOTATION, ""))
         facts = facts_of(pod, results, now=self._now(), node_ready=await self._node_ready(pod.spec.node_name))
-        return judge(facts, target.device, hardware_id)
+        verdict = judge(facts, target.device, hardware_id)
+        return verdict and verdict.model_copy(update={"resource_version": pod.metadata.resource_version})
 
     async def stop(self, target: Target, number: int) -> str:
         """Delete the pod, and when it is gone the claim, each by uid.
@@ -140,13 +140,19 @@ class Probes:
         left = await self._get(resource, reader, step.name)
         return left is not None and left.metadata.uid == uid
 
-    async def _held(self, device: DeviceKey) -> str:
-        """Name who holds the device, but for observers: a probe beside a user would disturb both."""
+    async def _held(self, step: ProbeStep) -> str:
+        """Name who holds the device, but for observers: a probe beside a user would disturb both.
+
+        A start that was given out twice may find its own claim, made by the other.
+        """
+        device, own = step.target.device, (PROBE_NAMESPACE, step.name)
         held = await self._claims.get()
         if held.flawed:
             return "a claim cannot be read, so it is not known who holds the device"
         ours = (device.driver, device.pool, device.device)
         for claim in held.of(device):
+            if (claim.metadata.namespace, claim.metadata.name) == own:
+                continue
             if not all(r.admin_access for r in results_of(claim) if (r.driver, r.pool, r.device) == ours):
                 return f"claim {claim.metadata.namespace}/{claim.metadata.name} holds the device"
         return ""

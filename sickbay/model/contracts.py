@@ -264,11 +264,13 @@ class ProbeVerdict(Payload):
     Attributes:
         cause: CamelCase, what an inconclusive or waiting verdict is about.
         message: for people, tamed.
+        resource_version: of the probe's pod as it was judged; ``""`` if it was not read.
     """
 
     verdict: Verdict = Verdict.INCONCLUSIVE
     cause: str = ""
     message: str = ""
+    resource_version: str = ""
 
 
 class StopProbe(Payload):
@@ -302,6 +304,7 @@ class CloseRecord(Payload):
     opened_at: datetime | None = None
     seen: tuple[Seen, ...] = ()
     lease_version: str = ""
+    pods_version: str = ""
 
 
 class Done(Payload):

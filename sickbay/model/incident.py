@@ -156,6 +156,7 @@ class IncidentState(Payload):
         addressable: the hardware identity is published and unique, so that a probe can be sent to it.
         swapped: the slot was last seen with another hardware identity than the one that failed.
         refused: times in a row that the probe could not run; no attempt is used.
+        probed_version: resourceVersion of the pod of the last probe that was judged.
         overruled: what was still said of the device when its probe was sent; a pass outvotes it.
         outcome: the end that is worked towards: Released, or Cleared where nothing bad was ever read live.
         fence_allotted: fence ``fence_number`` is this incident's; otherwise it is an earlier one and the next is taken.
@@ -214,6 +215,7 @@ class IncidentState(Payload):
     next_probe_at: datetime | None = None
     verdict: Verdict | None = None
     verdict_note: str = ""
+    probed_version: str = ""
     overruled: tuple[Observation, ...] = ()
 
     release: ReleaseStage = ReleaseStage.NONE

@@ -160,12 +160,19 @@ class SeenSource(Wire):
 
 
 class Closed(Wire):
-    """How an incident ended, and what it had seen by then."""
+    """How an incident ended, and what it had seen by then.
+
+    Attributes:
+        seen: each source of its last reading.
+        lease_version: of the node's Lease in that reading.
+        pods_version: of the pod of the probe that its release rests on: what any pod said before it was tried.
+    """
 
     at: datetime
     outcome: Phase
     seen: tuple[SeenSource, ...] = ()
     lease_version: str = ""
+    pods_version: str = ""
 
 
 class PastIncident(Wire):

@@ -194,22 +194,27 @@ def vanish(track: Track, uid: str, moment: Moment) -> Track:
     return at(replace(track, voices=_bounded(rest)), moment)
 
 
-def settle(track: Track, uids_covered: Iterable[str], uids_seen: Iterable[str]) -> Track:
+def settle(track: Track, uids_covered: Iterable[str], uids_seen: Iterable[str], pods_version: str = "") -> Track:
     """Take note that an incident of the device has ended.
 
     Args:
         track: what was remembered.
         uids_covered: sources that the incident has dealt with: their next change counts anew.
         uids_seen: sources that its last reading saw; a silent voice that is not among them was gone by then, and is
-            forgotten.
+            forgotten, unless it spoke after the probe that the release rests on.
+        pods_version: resourceVersion of that probe's pod, comparable with that of any pod; ``""`` without one.
     """
     covered, seen = frozenset(uids_covered), frozenset(uids_seen)
-    voices = tuple(
-        replace(v, settled=True) if v.uid in covered else v
-        for v in track.voices
-        if not (v.silent and (v.uid in covered or v.uid not in seen))
-    )
-    return replace(track, voices=voices)
+
+    def forgotten(voice: Voice) -> bool:
+        if not voice.silent or (voice.uid in seen and voice.uid not in covered):
+            return False
+        told = voice.told
+        of_pod = told.source.kind == "Pod" and told.reason is not Reason.NODE_UNREACHABLE
+        return voice.uid in covered or not (of_pod and pods_version and newer(told.resource_version, pods_version))
+
+    voices = (replace(v, settled=True) if v.uid in covered else v for v in track.voices if not forgotten(v))
+    return replace(track, voices=tuple(voices))
 
 
 def at(track: Track, moment: Moment) -> Track:

@@ -317,7 +317,12 @@ def after_probe_started(state: IncidentState, waiting: str, now: datetime) -> In
 def after_verdict(state: IncidentState, verdict: ProbeVerdict, now: datetime) -> IncidentState:
     """Note a verdict; its pod is removed next."""
     text = ": ".join(part for part in (verdict.cause, verdict.message) if part) or str(verdict.verdict)
-    judged: dict[str, object] = {"probe": ProbeStage.JUDGED, "verdict": verdict.verdict, "verdict_note": text}
+    judged: dict[str, object] = {
+        "probe": ProbeStage.JUDGED,
+        "verdict": verdict.verdict,
+        "verdict_note": text,
+        "probed_version": verdict.resource_version,
+    }
     if verdict.verdict is not Verdict.PASS:
         judged["healthy_since"] = None
     return note(state.model_copy(update=judged), f"probe {state.probe_number}: {verdict.verdict}. {text}", now)

@@ -86,7 +86,7 @@ class Caretaker:
             metrics: counts starts.
             alerts: told when Temporal is away or another.
             clock: seconds, never going back.
-            calm: set while no device waits for its fence.
+            calm: set while no device waits for its turn to be fenced.
         """
         self._temporal = temporal
         self._books = books

@@ -220,9 +220,10 @@ class Directory:
             return
         seen = seen_by(record)
         closed = record.status.closed
-        lease_version = closed.lease_version if closed else ""
+        lease_version, pods_version = (closed.lease_version, closed.pods_version) if closed else ("", "")
         covered = [v.uid for v in track.voices if evidence.covered(v, seen, lease_version, trusted=self.trusted)]
-        self._keep(track, evidence.at(evidence.settle(track, covered, [s.uid for s in seen]), self._moment()))
+        settled = evidence.settle(track, covered, [s.uid for s in seen], pods_version)
+        self._keep(track, evidence.at(settled, self._moment()))
 
     def _on_fence(self, device: DeviceKey, before: Fence | None, after: Fence | None) -> None:
         self.listener.fence(device, before, after)

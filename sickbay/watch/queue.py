@@ -20,7 +20,7 @@ LONGEST_PAUSE: Final = timedelta(seconds=15)
 """Before a failed key is tried again: doubled from the first to the longest."""
 
 LULL: Final = timedelta(milliseconds=250)
-"""A queue with nothing to do for so long is idle; in a burst there are shorter gaps between one key and the next."""
+"""A queue for whose workers nothing waits for so long is idle; in a burst the gaps are shorter."""
 
 
 class KeyedQueue(Generic[K]):
@@ -44,7 +44,7 @@ class KeyedQueue(Generic[K]):
             run: does the work of one key; says after what time it wants to look at it again, if by itself.
             workers: keys at once.
             failed: told each error of our tree; the key is tried again. Any other error ends `serve`.
-            idle: set while nothing waits or runs, and for some time has not.
+            idle: set while nothing waits for a worker, and for `LULL` has not; what runs may hang, and does not count.
         """
         self._run = run
         self._workers = workers
@@ -99,6 +99,8 @@ class KeyedQueue(Generic[K]):
             key = await self._queue.get()
             self._waiting.discard(key)
             self._running.add(key)
+            if not self._waiting:
+                self._lull = asyncio.get_running_loop().call_later(LULL.total_seconds(), self._idle.set)
             try:
                 pause = await self._run(key)
                 self._pauses.pop(key, None)
@@ -107,8 +109,6 @@ class KeyedQueue(Generic[K]):
                 pause = self._longer_pause(key)
             finally:
                 self._running.discard(key)
-            if not self._running and not self._waiting:
-                self._lull = asyncio.get_running_loop().call_later(LULL.total_seconds(), self._idle.set)
             if key in self._again:
                 self._again.discard(key)
                 self.add(key)

@@ -24,7 +24,7 @@ from tests.crash.checker import Findings, Promises, check
 from tests.crash.jobs import CLUSTER, NAMESPACE, Seat, run_job
 from tests.crash.process import Sickbay
 from tests.crash.waiting import until
-from tests.crash.watching import watch
+from tests.crash.watching import watching
 
 POLICY: Final[Mapping[str, Any]] = {
     "mode": "enforce",
@@ -64,6 +64,7 @@ class Ward:
         self._broken: Counter[str] = Counter()
         self._sick: dict[str, Seat] = {}
         self._running: list[Sickbay] = []
+        self._healing: list[asyncio.Task[None]] = []
         self._started = 0
 
     @classmethod
@@ -79,8 +80,7 @@ class Ward:
             await lab.gateway.request("POST", "/api/v1/namespaces", body={"metadata": {"name": NAMESPACE}})
             await default_account(lab.gateway, NAMESPACE)
             stack.push_async_callback(ward.end_sickbays)
-            watching = asyncio.create_task(ward._watch_pods())
-            stack.callback(watching.cancel)
+            await stack.enter_async_context(watching(lab.gateway, "/api/v1/pods", ward._take_pod))
             yield ward
 
     # Sickbay, and what is done to it.
@@ -199,16 +199,11 @@ class Ward:
         with self.lab.audit_log.open(encoding="utf-8") as log:
             return check((line for line in log if line.endswith("\n")), self.pods, promises)
 
-    async def _watch_pods(self) -> None:
+    def _take_pod(self, event: str, pod: dict[str, Any]) -> None:
         """Keep every state of every pod; repair a device when the pod that suffered from it is gone."""
-        healing: set[asyncio.Task[None]] = set()
-
-        def take(event: str, pod: dict[str, Any]) -> None:
-            self.pods.append(pod)
-            if event == "DELETED" and (seat := self._sick.pop(pod["metadata"]["uid"], None)):
-                healing.add(asyncio.create_task(self.heal([seat])))
-
-        await watch(self.lab.gateway, "/api/v1/pods", take)
+        self.pods.append(pod)
+        if event == "DELETED" and (seat := self._sick.pop(pod["metadata"]["uid"], None)):
+            self._healing.append(asyncio.create_task(self.heal([seat])))
 
 
 def _unreleased(names: Iterable[str], records: Mapping[str, Record]) -> list[str]:

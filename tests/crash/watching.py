@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Callable
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any
 
 from k8s.gateway import Gateway, decode
 
 
-async def watch(gateway: Gateway, path: str, take: Callable[[str, dict[str, Any]], object]) -> None:
-    """Tell of what is there, as ADDED, and of every change, until cancelled.
+@asynccontextmanager
+async def watching(gateway: Gateway, path: str, take: Callable[[str, dict[str, Any]], object]) -> AsyncIterator[None]:
+    """Tell of what is there, as ADDED, and of every change, until the block ends.
 
     Args:
         gateway: of an administrator.
@@ -21,7 +23,17 @@ async def watch(gateway: Gateway, path: str, take: Callable[[str, dict[str, Any]
     start = decode(await gateway.request("GET", path))
     for item in start["items"]:
         take("ADDED", item)
-    params = {"watch": "true", "resourceVersion": start["metadata"]["resourceVersion"], "timeoutSeconds": "3600"}
+    following = asyncio.create_task(_follow(gateway, path, start["metadata"]["resourceVersion"], take))
+    try:
+        yield
+    finally:
+        following.cancel()
+        with suppress(asyncio.CancelledError):
+            await following
+
+
+async def _follow(gateway: Gateway, path: str, version: str, take: Callable[[str, dict[str, Any]], object]) -> None:
+    params = {"watch": "true", "resourceVersion": version, "timeoutSeconds": "3600"}
     async with aclosing(gateway.stream(path, params, idle=3600)) as lines:
         async for line in lines:
             event = json.loads(line)

@@ -14,6 +14,6 @@ from tests.stories.scene import Scene
 async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
     """Give the lab, and ``sickbay run`` with times in seconds."""
     async with Ward.open(tmp_path_factory.mktemp("stories")) as ward:
-        run = await ward.sickbay()
+        run = await ward.sickbay(migration={"replacement": "5s"})
         await run.ready()
         yield Scene(ward, run)

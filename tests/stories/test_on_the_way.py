@@ -182,6 +182,8 @@ async def test_a_restart_reopens_nothing(scene: Scene) -> None:
     """What an ended incident has seen opens nothing again, after a restart of Sickbay either."""
     seat = await scene.lone_pod("seen", told={"dies-with-device": "true"}, restart="Never")
     await scene.breaks(seat)
+    await scene.reaches(seat, Phase.RECOVERING)
+    await scene.delete("seen")
     await scene.released(seat)
     before = await scene.record(seat)
     await scene.run.kill()

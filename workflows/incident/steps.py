@@ -159,6 +159,7 @@ def _close(state: IncidentState, step: Step) -> c.CloseRecord:
         opened_at=state.first_bad_at,
         seen=seen(state),
         lease_version=state.lease_version,
+        pods_version=state.probed_version,
     )
 
 

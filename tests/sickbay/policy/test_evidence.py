@@ -219,6 +219,17 @@ def test_settled_voice_counts_again_at_its_next_change() -> None:
 
 
 @pytest.mark.parametrize(
+    ("pods_version", "kept"),
+    [("", []), ("19", ["uid-b"]), ("20", []), ("21", [])],
+    ids=["no probe", "before it spoke", "as it spoke", "after it spoke"],
+)
+def test_what_a_pod_said_after_the_probe_outlives_the_pod(pods_version: str, kept: list[str]) -> None:
+    """A pod that reports the device bad during its release, and is gone before anybody reads it, is not lost."""
+    track = vanish(heard(said(Health.UNHEALTHY, by="b", version="20")), "uid-b", moment(5))
+    assert [v.uid for v in settle(track, [], ["uid-a"], pods_version).voices] == kept
+
+
+@pytest.mark.parametrize(
     ("version", "seen", "expected"),
     [
         ("10", Seen(uid="uid-a", resource_version="12", digest="other"), True),  # our cache is behind

@@ -67,6 +67,21 @@ async def test_each_key_once_at_a_time_and_many_keys_at_once() -> None:
         await serving
 
 
+async def test_who_hangs_does_not_keep_the_queue_from_being_idle() -> None:
+    """One API call that never ends must not hold up what waits for a calm moment."""
+    work, idle = Work(), asyncio.Event()
+    queue = KeyedQueue(work, workers=3, idle=idle)
+    serving = asyncio.create_task(queue.serve())
+    queue.add("hangs")
+    assert not idle.is_set()
+    async with asyncio.timeout(10):
+        await idle.wait()
+    assert work.now == {"hangs": 1}
+    serving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await serving
+
+
 async def test_failure_is_told_and_tried_again() -> None:
     """An error of our tree costs a pause; any other ends the queue."""
     failures: list[str] = []

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
+import pytest
+
 from k8s.lab.lab import Lab
 from k8s.lab.nodes.fleet import Health as Word
 from k8s.records import Records
@@ -18,6 +20,7 @@ from sickbay.model.record import (
     RecordSpec,
     SeenSource,
 )
+from sickbay.watch import signals
 from sickbay.watch.alerts import Alert
 from sickbay.watch.directory import DOUBT_FLOOR, DOUBT_SHARE
 from tests.builders import NOW
@@ -220,9 +223,10 @@ async def test_hundred_dispatches_are_one_incident(house: House, lab: Lab, names
 
 
 async def test_flapping_device_is_one_incident_and_few_words(
-    house: House, lab: Lab, namespace: str, add_nodes: AddNodes
+    house: House, lab: Lab, namespace: str, add_nodes: AddNodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Twenty flips in a few seconds: one record, one fence, and what the incident is told does not grow with them."""
+    monkeypatch.setattr(signals, "INTERVAL", timedelta(seconds=5))
     (device,) = await house.held_devices(namespace, add_nodes)
     async with house.watching(policy(namespace)) as watcher:
         await house.leading(watcher)
