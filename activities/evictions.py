@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
+import structlog
+
 from activities.effect import effect
 from activities.guard import own_record
 from k8s.clock import utc_now
@@ -17,6 +19,8 @@ from k8s.users import UserLists
 from sickbay.model.base import tamed
 from sickbay.model.contracts import Activity, Evicted, EvictionOutcome, EvictUser
 from sickbay.policy.evictions import Refused
+
+log = structlog.get_logger(__name__)
 
 
 class EvictionActivities:
@@ -51,18 +55,24 @@ class EvictionActivities:
         if control.paused_at(self._now()):
             why = f"Sickbay was paused by {control.who or 'somebody'}: {control.why or 'no reason given'}"
             return Evicted(uid=user.uid, outcome=EvictionOutcome.BUSY, message=tamed(why))
+        key = step.target.effect_key(f"evict/{user.uid}", 1)
         if not await self._users.holds(step.target.device, user.uid):
-            return Evicted(uid=user.uid, outcome=EvictionOutcome.GONE, message="holds the device no longer")
+            return await self._left(user.uid, key, "holds the device no longer")
         # A pod on its way out needs no slot; one that we took for it before is given back when it is gone.
         pod = await read_pod(self._gateway, user.namespace, user.name, user.uid)
         why = leaving(pod)
         if pod is None or why:
-            return Evicted(uid=user.uid, outcome=EvictionOutcome.GONE, message=why)
-        key = step.target.effect_key(f"evict/{user.uid}", 1)
+            return await self._left(user.uid, key, why)
         ruling = await self._slots.take(user, step.target, effect_key=key, limit=step.limits.at_once)
         if isinstance(ruling, Refused):
             return Evicted(uid=user.uid, outcome=EvictionOutcome.BUSY, message=ruling.message)
         evicted = await evict(self._gateway, pod)
         if evicted.outcome is not EvictionOutcome.ACCEPTED:
             await self._slots.give_back(user.uid)  # a pod that stays must not keep others waiting
+        log.info("user_evicted", namespace=user.namespace, pod=user.name, outcome=evicted.outcome)
         return evicted
+
+    async def _left(self, uid: str, key: str, why: str) -> Evicted:
+        """Answer for a pod that is on its way out or gone: by our own eviction, if its slot says so."""
+        ours = (await self._slots.holders()).get(uid) == key
+        return Evicted(uid=uid, outcome=EvictionOutcome.ACCEPTED if ours else EvictionOutcome.GONE, message=why)

@@ -68,6 +68,8 @@ class RecordActivities:
                 "conditions": _conditions(status, step, now),
             }
         )
+        if step.phase is not record.status.phase:
+            log.info("incident_phase", phase=step.phase)
         record = await self._records.write_status(record, status)
         return Written(admitted=record.admitted, admission_numbers=record.spec.admission.numbers)
 

@@ -108,6 +108,7 @@ class Election:
         self._until = 0.0  # we lead until this moment
         self._lease: Lease | None = None  # as we wrote it
         self._seen_version = ""
+        self._holder = ""  # in the Lease as seen
         self._free_at = 0.0  # when the Lease expires if it stays as seen
         self._last_term = 0  # highest term seen
         self._task: asyncio.Task[None] | None = None
@@ -122,6 +123,11 @@ class Election:
     def term(self) -> int:
         """The Lease's transitions while we lead or led, 0 before that."""
         return self._term
+
+    @property
+    def holder(self) -> str:
+        """Identity of who holds the Lease as far as we know, ourselves included; ``""`` if we know of nobody."""
+        return "" if self._expired() else self._holder
 
     async def acquired(self) -> None:
         """Wait until we lead. Forbidden or unreachable is waited out too: see `problem`."""
@@ -265,6 +271,7 @@ class Election:
 
     def _saw(self, lease: Lease) -> None:
         self._seen_version = lease.metadata.resource_version
+        self._holder = lease.spec.holder_identity
         self._free_at = self._clock() + max(
             self._timing.duration.total_seconds(), float(lease.spec.lease_duration_seconds)
         )

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import aiohttp
 import yaml
@@ -17,6 +18,9 @@ from k8s.lab.build import ensure_binary
 from k8s.lab.lab import Lab
 from k8s.lab.process import Process, free_ports
 from sickbay.model.policy import Policy
+
+_LEADS: Final = b"\nsickbay_leading 1.0\n"
+"""The line of its metrics that says that it leads."""
 
 
 @dataclass(frozen=True)
@@ -81,10 +85,30 @@ class SickbayProcess:
 
         await self.process.until(answers, within=within)
 
+    async def acts(self, *, within: float = 60.0) -> None:
+        """Wait until it leads, has begun its term, and nothing is missing; one that stands by never comes to that.
+
+        Raises:
+            UnavailableError: it ended, or did not lead in time; the text names its log.
+        """
+
+        async def answers() -> bool:
+            # In this order: who leads is ready only once its term has begun.
+            return _LEADS in await self._get("metrics") and await self._missing() == set()
+
+        await self.process.until(answers, within=within)
+
     async def _missing(self) -> set[str] | None:
         """Ask what is missing; None while it does not answer."""
         try:
-            async with aiohttp.ClientSession() as session, session.get(f"{self.health}/readyz") as answer:
-                return set(json.loads(await answer.read())["missing"])
-        except (aiohttp.ClientError, ValueError):
+            return set(json.loads(await self._get("readyz"))["missing"])
+        except ValueError:
             return None
+
+    async def _get(self, page: str) -> bytes:
+        """Read one of its pages; empty while it does not answer."""
+        try:
+            async with aiohttp.ClientSession() as session, session.get(f"{self.health}/{page}") as answer:
+                return await answer.read()
+        except aiohttp.ClientError:
+            return b""

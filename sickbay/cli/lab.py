@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any, Final
 
 import click
+import yaml
 
+from k8s.gateway import Gateway, decode
+from k8s.lab import kubeconfig
 from k8s.lab.build import ensure_binary, say_on_stderr
 from k8s.lab.control import DEFAULT_NAME, Request, Summary, ask, launch
 from k8s.lab.nodes.fleet import Health
 from k8s.lab.tools import find_temporal
+from sickbay import errors
+
+TOKEN_SECONDS: Final = 24 * 3600
+"""How long a written kubeconfig works."""
 
 _name = click.option("--name", default=DEFAULT_NAME, show_default=True, help="Which lab; several can run side by side.")
 
@@ -36,7 +44,25 @@ def up(*, name: str, nodes: int, devices: int, database: Path | None) -> None:
     find_temporal(say_on_stderr)
     summary = launch(name, nodes=nodes, devices=devices, database=database)
     _show(summary)
-    click.echo(f"\n  export KUBECONFIG={summary.kubeconfig} TEMPORAL_ADDRESS={summary.temporal}")
+    named = "" if name == DEFAULT_NAME else f" --name {name}"
+    click.echo(
+        # The last is for the command `temporal`.
+        f"\n  export KUBECONFIG={summary.kubeconfig} SICKBAY_TEMPORAL_ADDRESS={summary.temporal}"
+        f" TEMPORAL_ADDRESS={summary.temporal}\n"
+        f"  sickbay install --cluster {name}\n"
+        f"  sickbay lab account{named}   # writes the kubeconfig that 'sickbay run' needs"
+    )
+
+
+@lab.command()
+@_name
+def account(*, name: str) -> None:
+    """Write a kubeconfig of Sickbay's own account, valid for a day.
+
+    The account is there after 'sickbay install'.
+    """
+    file = asyncio.run(_write_account(_ask(name, Request("status"))))
+    click.echo(f"  sickbay run --kubeconfig {file} --policy policy.yaml")
 
 
 @lab.command()
@@ -52,15 +78,22 @@ def status(*, name: str) -> None:
 @click.argument("device")
 @click.option(
     "--health",
-    type=click.Choice(list(Health), case_sensitive=False),
-    default=Health.UNHEALTHY,
+    type=click.Choice([str(health) for health in Health], case_sensitive=False),
+    metavar=f"[{'|'.join(Health)}]",
+    default=str(Health.UNHEALTHY),
     show_default=True,
     help="What pod statuses say of it.",
 )
 @click.option("--message", default="", help="What its driver says of it.")
-def break_device(*, name: str, node: str, device: str, health: Health, message: str) -> None:
-    """Make a device ill, such as: node-0 gpu-1."""
-    _show(_ask(name, Request("break", node, device, Health(health), message)))
+def break_device(*, name: str, node: str, device: str, health: str, message: str) -> None:
+    """Make a device ill, such as: node-0 gpu-1.
+
+    What it is like shows in the statuses of the pods that hold it.
+    """
+    summary = _ask(name, Request("break", node, device, Health(health), message))
+    _show(summary)
+    if not asyncio.run(_held(summary, node, device)):
+        click.echo(f"no pod holds {device} of {node}: nothing tells of its health until one does", err=True)
 
 
 @lab.command()
@@ -84,6 +117,43 @@ def _ask(name: str, request: Request) -> Summary:
     summary = asyncio.run(ask(name, request))
     assert summary is not None
     return summary
+
+
+async def _write_account(summary: Summary) -> Path:
+    """Write the kubeconfig beside the administrator's, whose cluster it names."""
+    cluster = _cluster(summary)
+    path = "/api/v1/namespaces/sickbay/serviceaccounts/sickbay/token"
+    async with await Gateway.connect(kubeconfig=summary.kubeconfig) as gateway:
+        try:
+            answer = await gateway.request("POST", path, body={"spec": {"expirationSeconds": TOKEN_SECONDS}})
+        except errors.NotFound as error:
+            raise errors.UsageError(
+                f"Sickbay is not installed in lab {summary.name}; run 'sickbay install --cluster {summary.name}' first"
+            ) from error
+    return kubeconfig.write(
+        Path(summary.directory) / "sickbay.sickbay.kubeconfig",
+        server=cluster["server"],
+        authority=Path(cluster["certificate-authority"]),
+        user=kubeconfig.by_token(decode(answer)["status"]["token"]),
+    )
+
+
+def _cluster(summary: Summary) -> dict[str, str]:
+    content = yaml.safe_load(Path(summary.kubeconfig).read_text(encoding="utf-8"))
+    cluster: dict[str, str] = content["clusters"][0]["cluster"]
+    return cluster
+
+
+async def _held(summary: Summary, node: str, device: str) -> bool:
+    """Say whether a pod has this device: nothing but a pod's status tells of its health."""
+    async with await Gateway.connect(kubeconfig=summary.kubeconfig) as gateway:
+        claims = decode(await gateway.request("GET", "/apis/resource.k8s.io/v1/resourceclaims"))["items"]
+    return any(_holds(claim["status"], node, device) for claim in claims if "reservedFor" in claim.get("status", {}))
+
+
+def _holds(status: dict[str, Any], node: str, device: str) -> bool:
+    results = status["allocation"]["devices"]["results"]
+    return any((result["pool"], result["device"]) == (node, device) for result in results)
 
 
 def _show(summary: Summary) -> None:

@@ -36,12 +36,14 @@ class Candidate:
 
     Attributes:
         approved_by: the person who approved it by name, ``""`` if nobody did.
+        policy_hash: of the policy that its incident began with and acts by, ``""`` if it begins now.
     """
 
     device: DeviceKey
     severity: Health
     first_bad_at: datetime
     approved_by: str = ""
+    policy_hash: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ class Ruling:
     """The guard's word on one candidate.
 
     Attributes:
-        reason: CamelCase: Admitted, Approved, NotSynced, ShareFull, RateFull, NeedsApproval.
+        reason: CamelCase: Admitted, Approved, NotSynced, ShareFull, RateFull, NeedsApproval, OtherPolicy.
         numbers: what was counted and what the limits are, in one line; for Held also what would change it.
         recheck_at: when the answer may change by itself; None = when a record or the pool changes.
     """
@@ -120,6 +122,11 @@ def _rule_one(
     # A person's word by name is the one thing that may exceed the share; it is recorded as theirs.
     if candidate.approved_by:
         return Ruling(device, AdmissionState.ADMITTED, candidate.approved_by, "Approved", numbers)
+    # An incident acts by the policy it began with. While the one in force only shows, none that may act is let loose.
+    if policy.mode is Mode.SHADOW and candidate.policy_hash not in {"", policy.digest}:
+        return held(
+            "OtherPolicy", f"{numbers}; began with another policy, and mode shadow lets nobody act; waits for a person"
+        )
     if policy.mode is Mode.APPROVE:
         return held("NeedsApproval", f"{numbers}; mode approve waits for a person")
     if fenced >= limit:

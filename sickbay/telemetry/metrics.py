@@ -7,18 +7,27 @@ at most `MOST_VALUES` of them; whatever comes beyond is counted as ``other``. Ne
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
 
 from sickbay.errors import SickbayError
 from sickbay.model.contracts import Activity, EvictionOutcome
 from sickbay.model.incident import Verdict
 from sickbay.model.observation import Health, Reason
 from sickbay.model.record import AdmissionState, Phase
+from sickbay.telemetry.alert import Alert
 
 OTHER: Final = "other"
 
@@ -87,6 +96,12 @@ def _of(**labels: type[StrEnum] | None) -> dict[str, tuple[str, ...]]:
     return {name: tuple(values or ()) for name, values in labels.items()}
 
 
+def _names(kind: type[Exception]) -> Iterator[str]:
+    yield kind.__name__
+    for narrower in kind.__subclasses__():
+        yield from _names(narrower)
+
+
 FAST: Final = (0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.6, 1.25, 2.5, 5.0, 10.0, 20.0, 60.0)
 
 STATUS_AGE = Spec(
@@ -99,7 +114,7 @@ STALENESS = Spec(
 )
 FENCED = Spec(
     "sickbay_detection_to_fence_seconds",
-    "From reading a bad status to the API server's answer that the fence stands.",
+    "From reading a bad status to the API server's answer that the fence stands; none that waited for the guard.",
     {},
     FAST,
 )
@@ -121,7 +136,12 @@ PLUGIN = Spec(
     "sickbay_plugin_entries_total", "Device-plugin entries seen in pod status; observed only.", _of(health=Health)
 )
 LEADING = Spec("sickbay_leading", "1 while this process is the one active watcher.", {})
-ALERTS = Spec("sickbay_alerts_total", "Conditions that a person should look at, by name.", _of(alert=None))
+ALERTS = Spec(
+    "sickbay_alerts_total", "Conditions that a person should look at and that began, by name.", _of(alert=Alert)
+)
+STANDING = Spec(
+    "sickbay_alerts_standing", "Conditions that a person should look at and that hold now, by name.", _of(alert=Alert)
+)
 PHASES = Spec("sickbay_phases_total", "Phases that incidents entered, as written into their records.", _of(phase=Phase))
 VERDICTS = Spec("sickbay_probe_verdicts_total", "Verdicts of probes.", _of(verdict=Verdict))
 EVICTIONS = Spec("sickbay_evictions_total", "Answers to evictions.", _of(outcome=EvictionOutcome))
@@ -132,13 +152,15 @@ ATTEMPT_TIME = Spec(
     "sickbay_activity_seconds", "How long one attempt of an activity took.", _of(activity=Activity), FAST
 )
 ERRORS = Spec(
-    "sickbay_errors_total", "Errors, by their class in the project's own tree; any other is other.", _of(error=None)
+    "sickbay_errors_total",
+    "Errors, by their class in the project's own tree; any other is other.",
+    {"error": (*sorted(_names(SickbayError)), OTHER)},
 )
 TEMPORAL_UP = Spec("sickbay_temporal_up", "1 while Temporal answers.", {})
 
 ALL: Final = (
     STATUS_AGE, STALENESS, FENCED, OPENED, ADMISSIONS, RECORDS, REFUSED, STARTS, UNPARSED, PLUGIN, LEADING, ALERTS,
-    PHASES, VERDICTS, EVICTIONS, ATTEMPTS, ATTEMPT_TIME, ERRORS, TEMPORAL_UP,
+    STANDING, PHASES, VERDICTS, EVICTIONS, ATTEMPTS, ATTEMPT_TIME, ERRORS, TEMPORAL_UP,
 )  # fmt: skip
 
 
@@ -171,6 +193,12 @@ class _Series:
         assert isinstance(metric, Gauge)
         metric.set(number)
 
+    def move(self, by: float, *values: str) -> None:
+        """Move a gauge."""
+        metric = self._at(values)
+        assert isinstance(metric, Gauge)
+        metric.inc(by)
+
     def observe(self, seconds: float, *values: str) -> None:
         """Add to a histogram."""
         metric = self._at(values)
@@ -196,6 +224,7 @@ class Metrics:
     """The metrics of one process, in a registry of their own. Watcher, worker and health endpoint share one."""
 
     def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no annotations
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self._of = {spec: _Series(spec, self.registry) for spec in ALL}
@@ -250,9 +279,11 @@ class Metrics:
         """Say whether this process is the active watcher."""
         self._of[LEADING].put(yes)
 
-    def alert(self, name: str) -> None:
-        """Count a condition that a person should look at."""
-        self._of[ALERTS].add(name)
+    def alert(self, name: str, *, began: bool) -> None:
+        """Note that a condition that a person should look at began, or ended."""
+        if began:
+            self._of[ALERTS].add(name)
+        self._of[STANDING].move(1 if began else -1, name)
 
     # What the incidents did.
 

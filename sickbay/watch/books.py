@@ -15,7 +15,8 @@ from k8s.store import Change, older
 from k8s.wire import DeviceTaintRule
 from sickbay.model.device import DeviceKey
 from sickbay.model.record import Record
-from sickbay.watch.alerts import Alert, Alerts
+from sickbay.telemetry.alert import Alert
+from sickbay.watch.alerts import Alerts
 
 _NONE: Final[Mapping[str, Fence]] = {}
 

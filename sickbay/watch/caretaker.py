@@ -23,9 +23,10 @@ from sickbay.model.device import DeviceKey
 from sickbay.model.policy import Policy
 from sickbay.model.record import Record
 from sickbay.policy.opening import incident_state, run_again
+from sickbay.telemetry.alert import Alert
 from sickbay.telemetry.metrics import Metrics, Started
 from sickbay.temporal import Described, Standing, StartOutcome, Temporal
-from sickbay.watch.alerts import Alert, Alerts
+from sickbay.watch.alerts import Alerts
 from sickbay.watch.books import Books
 from sickbay.watch.office import Office
 from sickbay.watch.queue import KeyedQueue
@@ -160,7 +161,10 @@ class Caretaker:
             )
             self._usable.clear()
             return False
-        self._alerts.end(Alert.NAMESPACE_MISMATCH)
+        if self._alerts.holds(Alert.NAMESPACE_MISMATCH):
+            self._alerts.end(Alert.NAMESPACE_MISMATCH)
+            for record in self._books.open_records:  # none of them runs in an adopted database
+                self._queue.add(record.spec.key)
         self._usable.set()
         return True
 

@@ -27,8 +27,9 @@ from k8s.store import Change, Count
 from k8s.wire import DeviceTaintRule, Lease, Object, Pod, ResourceClaim, ResourceSlice
 from sickbay import errors
 from sickbay.model.policy import Policy
+from sickbay.telemetry.alert import Alert
 from sickbay.telemetry.metrics import Metrics
-from sickbay.watch.alerts import Alert, Alerts
+from sickbay.watch.alerts import Alerts
 from sickbay.watch.directory import Directory
 
 log = structlog.get_logger(__name__)

@@ -177,7 +177,7 @@ class Leader:
         track = self._directory.track(device)
         admission = record.spec.admission
         if not record.admitted:
-            admission = self._admission(decision, track, first_bad_at=record.spec.first_bad_at)
+            admission = self._admission(decision, track, record)
         written = await self._writer.write(
             device, record, raised(decision, admission, self._standing(decision, track), record)
         )
@@ -204,12 +204,12 @@ class Leader:
         self._room.keep(device)
         if written.admitted:
             log.info("incident_admitted", incident=record.spec.incident, by=ruling.by, numbers=ruling.numbers)
-            await self._after_admission(written)
+            await self._after_admission(written, waited=True)
         return None
 
-    async def _after_admission(self, record: Record) -> None:
+    async def _after_admission(self, record: Record, *, waited: bool = False) -> None:
         if self._never_fenced(record):
-            await self._writer.fence(record)
+            await self._writer.fence(record, waited=waited)
         spec = record.spec
         word = Admitted(by=spec.admission.by, numbers=spec.admission.numbers, severity=spec.severity)
         self._signals.admit(spec.incident, word)
@@ -220,7 +220,7 @@ class Leader:
             return WHILE_PAUSED
         live = await self._writer.reread(device)
         if live is not None and not live.closed and self._never_fenced(live):
-            await self._writer.fence(live)
+            await self._writer.fence(live, waited=True)
         return None
 
     def _never_fenced(self, record: Record) -> bool:
@@ -281,14 +281,14 @@ class Leader:
         self,
         decision: Decision,
         track: Track,
-        *,
-        first_bad_at: datetime | None = None,
+        record: Record | None = None,
     ) -> Admission:
         """Ask the guard, at once; a Suspect is not asked for."""
         if decision.severity is not Health.UNHEALTHY:
             return Admission()
-        since = first_bad_at or track.first_bad_at or self._now()
-        ruling = self._room.ask(Candidate(track.device, decision.severity, since))
+        since = (record.spec.first_bad_at if record else track.first_bad_at) or self._now()
+        policy_hash = record.spec.policy_hash if record else ""
+        ruling = self._room.ask(Candidate(track.device, decision.severity, since, policy_hash=policy_hash))
         return admission_of(ruling.state, ruling.by, ruling.numbers, self._now())
 
     def _standing(self, decision: Decision, track: Track) -> Standing:

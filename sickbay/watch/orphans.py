@@ -14,7 +14,8 @@ from sickbay.model.observation import SourceRef
 from sickbay.model.policy import Mode, Policy
 from sickbay.policy.detect import Decision
 from sickbay.policy.opening import orphaned
-from sickbay.watch.alerts import Alert, Alerts
+from sickbay.telemetry.alert import Alert
+from sickbay.watch.alerts import Alerts
 from sickbay.watch.books import Books
 from sickbay.watch.writer import Writer
 

@@ -16,9 +16,10 @@ from k8s.records import Records
 from sickbay import errors
 from sickbay.model.device import DeviceKey
 from sickbay.model.policy import Policy
+from sickbay.telemetry.alert import Alert
 from sickbay.telemetry.metrics import Metrics
 from sickbay.temporal import Temporal
-from sickbay.watch.alerts import Alert, Alerts
+from sickbay.watch.alerts import Alerts
 from sickbay.watch.caretaker import Caretaker
 from sickbay.watch.copy import Copy
 from sickbay.watch.directory import Listener, utc_now

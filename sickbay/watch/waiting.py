@@ -14,7 +14,8 @@ from sickbay.model.observation import Health, Reason
 from sickbay.model.policy import Mode, Policy
 from sickbay.model.record import AdmissionState, Record
 from sickbay.policy.guard import Candidate, Ruling
-from sickbay.watch.alerts import Alert, Alerts
+from sickbay.telemetry.alert import Alert
+from sickbay.watch.alerts import Alerts
 from sickbay.watch.directory import Directory
 from sickbay.watch.ledger import Ledger
 
@@ -162,4 +163,4 @@ class WaitingRoom:
             and self._directory.track(spec.key).evidence(self._policy).health is Health.HEALTHY
         ):
             return None
-        return Candidate(spec.key, spec.severity, spec.first_bad_at, approved_by=by)
+        return Candidate(spec.key, spec.severity, spec.first_bad_at, approved_by=by, policy_hash=spec.policy_hash)

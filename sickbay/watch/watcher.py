@@ -22,9 +22,10 @@ from k8s.install import LEADER_LEASE
 from k8s.records import Records
 from sickbay.model.policy import Mode, Policy
 from sickbay.model.record import AdmissionState
+from sickbay.telemetry.alert import Alert
 from sickbay.telemetry.metrics import Metrics
 from sickbay.temporal import Temporal
-from sickbay.watch.alerts import Alert, Alerts
+from sickbay.watch.alerts import Alerts
 from sickbay.watch.copy import Copy
 from sickbay.watch.directory import NOBODY, utc_now
 from sickbay.watch.office import Office
@@ -95,8 +96,11 @@ class Watcher:
             return f"not listed yet: {', '.join(missing)}"
         if self._copy.staleness > STALE_AFTER:
             return f"the copy of the cluster is {self._copy.staleness:.0f} s old"
-        if self._election is not None and self._election.problem is not None:
-            return f"the election does not work: {self._election.problem}"
+        election = self._election
+        if election is not None and election.problem is not None:
+            return f"the election does not work: {election.problem}"
+        if election is None or not election.holder:
+            return "nobody leads yet"
         if self.leading and not self.acting:
             return "it leads, and has not begun its term yet"
         return ""

@@ -14,8 +14,9 @@ from sickbay.model.device import DeviceKey
 from sickbay.model.policy import Mode, Policy
 from sickbay.model.record import Record, RecordSpec
 from sickbay.policy.opening import target_of
+from sickbay.telemetry.alert import Alert
 from sickbay.telemetry.metrics import Metrics, Refusal
-from sickbay.watch.alerts import Alert, Alerts
+from sickbay.watch.alerts import Alerts
 from sickbay.watch.directory import Directory
 from sickbay.watch.office import Office
 
@@ -87,10 +88,14 @@ class Writer:
         books.take(record)
         return record
 
-    async def fence(self, record: Record) -> Fence | None:
+    async def fence(self, record: Record, *, waited: bool = False) -> Fence | None:
         """Put the first fence of a record's incident: the very one that its activity would put; there already is fine.
 
         An incident that began with another policy is left to fence by that one.
+
+        Args:
+            record: admitted.
+            waited: for the guard, a person or another leader: then it says nothing of how fast fences are.
 
         Raises:
             ClusterError, ClusterUnavailable: as `write`; the incident fences too, once it runs.
@@ -115,7 +120,8 @@ class Writer:
             self._alerts.begin(Alert.FENCE_MISMATCHED, placed.fence.name, incident=spec.incident)
         if placed.created:
             seconds = self._clock() - self._directory.changed_at(spec.key)
-            self._metrics.fenced(seconds)
+            if not waited:
+                self._metrics.fenced(seconds)
             log.info(
                 "device_fenced", incident=spec.incident, fence=placed.fence.name, milliseconds=round(seconds * 1000)
             )

@@ -47,9 +47,9 @@ async def spec_of(lab: Lab, name: str) -> dict[str, Any]:
 async def test_the_first_term_is_one_and_a_release_is_followed_at_once(lab: Lab) -> None:
     """The first holder has term 1; it leaves the Lease empty, and the next takes term 2 without waiting it out."""
     async with asyncio.timeout(SOON), candidate(lab.gateway, "release") as first:
-        assert (first.leading, first.term) == (False, 0)
+        assert (first.leading, first.term, first.holder) == (False, 0, "")
         await first.acquired()
-        assert (first.leading, first.term) == (True, 1)
+        assert (first.leading, first.term, first.holder) == (True, 1, first.identity)
         assert (await spec_of(lab, "release"))["holderIdentity"] == first.identity
     assert not first.leading
     assert first.lost.is_set()

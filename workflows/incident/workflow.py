@@ -79,7 +79,7 @@ class DeviceIncident:
                 self._failed(error, "InternalError", f"report this: {type(error).__name__}: {error}")
         self._abandon()
         report = present.report(self._state, workflow.now())
-        workflow.logger.info("incident ended: %s", report.model_dump_json())
+        workflow.logger.info("incident_ended as %s", report.outcome)
         return report
 
     @workflow.signal(name=c.OBSERVE_SIGNAL, description="Something was said of the device")

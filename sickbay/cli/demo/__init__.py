@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 import click
+
+INTERRUPTED: Final = 130
+"""Exit status after Ctrl-C in the middle, as shells give it."""
 
 
 @click.command()
 @click.option("--keep", is_flag=True, help="Leave everything running at the end for a look around, until Ctrl-C.")
-def demo(*, keep: bool) -> int:
+@click.option(
+    "--verbose", is_flag=True, help="Sum up with every request that changed something, not with counts alone."
+)
+def demo(*, keep: bool, verbose: bool) -> int:
     """Show one incident from fault to release: a real control plane, a real Temporal server, a device that fails.
 
     The first time, Kubernetes is built from source into your cache, which takes minutes. Exit status 0 only if every
@@ -17,4 +24,11 @@ def demo(*, keep: bool) -> int:
     """
     from sickbay.cli.demo.stage import play  # noqa: PLC0415 - loads the whole house, which --help must not
 
-    return 0 if asyncio.run(play(keep=keep)) else 1
+    try:
+        ok = asyncio.run(play(keep=keep, verbose=verbose))
+    except KeyboardInterrupt:
+        click.echo("stopped; the lab is gone")
+        return INTERRUPTED
+    if keep:
+        click.echo("the lab is gone")
+    return 0 if ok else 1

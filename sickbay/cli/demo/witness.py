@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from datetime import datetime, timedelta
 from typing import Final
 
 from k8s.impersonation import SERVICE_ACCOUNT
-from k8s.lab.audit import AuditLog, Entry
+from k8s.lab.audit import Entry
+from k8s.lab.controlplane import NODES
 
 ROUTINE: Final = frozenset({"leases", "configmaps", "events", "selfsubjectreviews", "selfsubjectaccessreviews"})
 """Resources that are written all the time and are no act on a device."""
@@ -29,11 +31,31 @@ class Act:
         return cls(at=entry.stage_timestamp[11:23], verb=entry.verb, what=f"{entry.resource} {name}")
 
 
+@dataclass(frozen=True)
+class Check:
+    """One step that must stand in the log.
+
+    Attributes:
+        step: for people.
+        times: how often it must have happened.
+        seen: how often it did.
+    """
+
+    step: str
+    times: int
+    seen: int
+
+    @property
+    def ok(self) -> bool:
+        """Whether it happened exactly as often as it should have."""
+        return self.seen == self.times
+
+
 EXPECTED: Final = {
-    "record written before anything else": ("create", "devicequarantines", 1),
+    "incident recorded, once": ("create", "devicequarantines", 1),
     "device fenced, once": ("create", "devicetaintrules", 1),
     "job evicted by the Eviction API, once": ("create", "pods/eviction", 1),
-    "device probed twice: the first failed": ("create", "pods", 2),
+    "device probed, twice": ("create", "pods", 2),
     "fence deleted, once": ("delete", "devicetaintrules", 1),
 }
 """The steps that must stand in the log: verb, resource and how often."""
@@ -44,20 +66,36 @@ def acted(entry: Entry) -> bool:
     return entry.wrote and entry.user.username == SERVICE_ACCOUNT and entry.object_ref.resource not in ROUTINE
 
 
-def acts(log: Path) -> list[Act]:
+def worth_telling(entry: Entry) -> bool:
+    """Say whether a spectator should hear of it: not of the book-keeping in a status."""
+    return acted(entry) and entry.object_ref.subresource != "status"
+
+
+def acts(entries: Iterable[Entry]) -> list[Act]:
     """Give every request of Sickbay's account that changed something, in order."""
-    return [Act.of(entry) for entry in _written(log)]
+    return [Act.of(entry) for entry in entries if acted(entry)]
 
 
-def missing(log: Path) -> list[str]:
-    """Name the steps that did not happen, or not as often as they should have."""
-    counts = Counter((entry.verb, entry.resource) for entry in _written(log))
-    return [
-        f"{step}: {verb} {resource} {counts[verb, resource]} times, not {times}"
-        for step, (verb, resource, times) in EXPECTED.items()
-        if counts[verb, resource] != times
-    ]
+def counted(entries: Iterable[Entry]) -> list[Check]:
+    """Count the steps that must have happened."""
+    counts = Counter((entry.verb, entry.resource) for entry in entries if acted(entry))
+    return [Check(step, times, counts[verb, resource]) for step, (verb, resource, times) in EXPECTED.items()]
 
 
-def _written(log: Path) -> list[Entry]:
-    return [entry for entry in AuditLog(log).read() if acted(entry)]
+def fenced_after(entries: Iterable[Entry], namespace: str, pod: str) -> timedelta | None:
+    """Measure from the first status of a pod in this part of the log to the first fence after it.
+
+    Both times are those at which the API server received the request, by its clock. None if one of them is not there.
+    """
+    status: datetime | None = None
+    for entry in entries:
+        about = (entry.user.username, entry.verb, entry.resource, entry.namespace, entry.name)
+        if status is None and entry.wrote and about == (NODES, "patch", "pods/status", namespace, pod):
+            status = _received(entry)
+        elif status is not None and acted(entry) and (entry.verb, entry.resource) == ("create", "devicetaintrules"):
+            return _received(entry) - status
+    return None
+
+
+def _received(entry: Entry) -> datetime:
+    return datetime.fromisoformat(entry.request_received_timestamp)

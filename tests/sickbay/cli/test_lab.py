@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import subprocess
 import sys
@@ -10,39 +11,92 @@ from pathlib import Path
 
 import pytest
 
+from k8s.gateway import Gateway
+from k8s.impersonation import SERVICE_ACCOUNT
+from k8s.rights import user
+from sickbay.cli.lab import _holds
+
 pytestmark = pytest.mark.lab
 
 NAME = "cli-test"
 
 
-def sickbay(*arguments: str) -> tuple[int, str, str]:
+def sickbay(*arguments: str, command: tuple[str, ...] = ("lab",)) -> tuple[int, str, str]:
     """Run one command; returns exit status, output and errors."""
-    command = [sys.executable, "-m", "sickbay", "lab", *arguments]
+    command = (sys.executable, "-m", "sickbay", *command, *arguments)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout, done.stderr
 
 
 @pytest.fixture(scope="module")
-def kubeconfig() -> Iterator[Path]:
-    """A lab with one node of two devices; its kubeconfig."""
+def begun() -> Iterator[str]:
+    """A lab with one node of two devices; what its start printed."""
     status, shown, error = sickbay("up", "--name", NAME, "--nodes", "1", "--devices", "2")
     assert status == 0, error
     found = re.search(r"^  kubeconfig   (.+)$", shown, re.MULTILINE)
     assert found is not None
-    yield Path(found[1])
+    yield shown
     assert sickbay("down", "--name", NAME)[0] == 0
     assert not Path(found[1]).parent.exists()
+
+
+@pytest.fixture(scope="module")
+def kubeconfig(begun: str) -> Path:
+    """The lab's kubeconfig."""
+    return Path(exports(begun)["KUBECONFIG"])
+
+
+def exports(shown: str) -> dict[str, str]:
+    """Read the variables that a person pastes."""
+    line = next(line for line in shown.splitlines() if line.startswith("  export "))
+    return dict(pair.split("=", 1) for pair in line.split()[1:])
 
 
 def test_a_device_breaks_and_heals(kubeconfig: Path) -> None:
     """What was told shows in the status until it is healed."""
     assert kubeconfig.exists()
-    status, shown, _ = sickbay("break", "node-0", "gpu-1", "--message", "Xid 79", "--name", NAME)
+    status, shown, hint = sickbay("break", "node-0", "gpu-1", "--message", "Xid 79", "--name", NAME)
     assert status == 0
+    assert hint == "no pod holds gpu-1 of node-0: nothing tells of its health until one does\n"
     assert "1 nodes, 2 devices, 1 not healthy\n  node-0 gpu-1  Unhealthy  Xid 79\n" in shown
     assert sickbay("status", "--name", NAME)[1] == shown
     sickbay("heal", "node-0", "gpu-1", "--name", NAME)
     assert "0 not healthy" in sickbay("status", "--name", NAME)[1]
+
+
+def test_what_a_start_prints_is_enough_to_install_and_to_run(begun: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The exports are read by Sickbay's own commands; after it the account's kubeconfig can be had, and is its own."""
+    assert "Sickbay is not installed in lab cli-test; run 'sickbay install" in sickbay("account", "--name", NAME)[2]
+    for variable, value in exports(begun).items():
+        monkeypatch.setenv(variable, value)
+    status, _, error = sickbay("--cluster", NAME, command=("install",))
+    assert status == 0, error
+    status, shown, error = sickbay("account", "--name", NAME)
+    assert status == 0, error
+    found = re.fullmatch(r"  sickbay run --kubeconfig (\S+) --policy policy.yaml\n", shown)
+    assert found is not None
+    assert asyncio.run(whoami(found[1])) == SERVICE_ACCOUNT
+
+
+async def whoami(kubeconfig: str) -> str:
+    """Ask the API server whom it takes us for."""
+    async with await Gateway.connect(kubeconfig=kubeconfig) as gateway:
+        return await user(gateway)
+
+
+def test_a_device_that_a_pod_holds_needs_no_hint() -> None:
+    """Only an allocation that somebody uses tells of a device."""
+    status = {"allocation": {"devices": {"results": [{"pool": "node-0", "device": "gpu-1"}]}}}
+    assert _holds(status, "node-0", "gpu-1")
+    assert not _holds(status, "node-0", "gpu-0")
+    assert not _holds(status, "node-1", "gpu-1")
+
+
+def test_the_words_of_a_health_are_those_of_a_pods_status() -> None:
+    """Help shows choices and default as a status spells them."""
+    shown = " ".join(sickbay("break", "--help")[1].split())
+    assert "--health [Healthy|Unhealthy|Unknown]" in shown
+    assert "[default: Unhealthy]" in shown
 
 
 @pytest.mark.parametrize(

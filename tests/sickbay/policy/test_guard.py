@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -117,6 +118,24 @@ def test_mode_approve_holds_until_a_person_says_so() -> None:
         ("d0001", HELD, "guard"),
     ]
     assert rulings[1].numbers.startswith("2 of 4 devices of gpu fenced")
+
+
+@pytest.mark.parametrize(
+    ("mode", "policy_hash", "by", "reason"),
+    [
+        (Mode.SHADOW, "another", "", "OtherPolicy"),
+        (Mode.SHADOW, "another", "ada", "Approved"),
+        (Mode.SHADOW, "own", "", "Admitted"),
+        (Mode.SHADOW, "", "", "Admitted"),
+        (Mode.ENFORCE, "another", "", "Admitted"),
+    ],
+)
+def test_mode_shadow_lets_loose_nobody_who_may_act(mode: Mode, policy_hash: str, by: str, reason: str) -> None:
+    """An incident that began with another policy would evict by it; only a person's word by name admits it."""
+    in_force = policy(mode, share=1.0)
+    fleet = Fleet(fenced={}, published={"gpu": 100})
+    asks = replace(candidate(1, by=by), policy_hash=in_force.digest if policy_hash == "own" else policy_hash)
+    assert [r.reason for r in rule([asks], fleet, in_force, NOW)] == [reason]
 
 
 def test_bad_check_stops_at_the_limit() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from sickbay.errors import NotFound
 from sickbay.model.contracts import Activity
 from sickbay.model.record import Phase
+from sickbay.telemetry.alert import Alert
 from sickbay.telemetry.metrics import ALL, MOST_VALUES, Ending, Metrics, table
 
 
@@ -37,7 +38,8 @@ def test_events_are_counted() -> None:
     assert lines(metrics, "sickbay_open_records")['sickbay_open_records{state="Admitted"}'] == 3
     assert lines(metrics, "sickbay_leading") == {"sickbay_leading": 1.0}
     assert lines(metrics, 'sickbay_activities_total{activity="evict_user",outcome="Done"}').popitem()[1] == 1
-    assert lines(metrics, "sickbay_errors_total{") == {
+    errors = lines(metrics, "sickbay_errors_total{")
+    assert {name: count for name, count in errors.items() if count} == {
         'sickbay_errors_total{error="NotFound"}': 1.0,
         'sickbay_errors_total{error="other"}': 1.0,
     }
@@ -48,17 +50,31 @@ def test_a_label_never_grows_without_bound() -> None:
     metrics = Metrics()
     metrics.phase("Invented")
     for n in range(MOST_VALUES + 10):
-        metrics.alert(f"alert-{n}")
+        metrics.unparsed(f"reason-{n}")
     assert lines(metrics, 'sickbay_phases_total{phase="other"}').popitem()[1] == 1
-    assert len(lines(metrics, "sickbay_alerts_total{")) == MOST_VALUES + 1
-    assert lines(metrics, 'sickbay_alerts_total{alert="other"}').popitem()[1] == 10
+    assert len(lines(metrics, "sickbay_unparsed_total{")) == MOST_VALUES + 1
+    assert lines(metrics, 'sickbay_unparsed_total{reason="other"}').popitem()[1] == 10
 
 
 def test_two_processes_do_not_share_counts() -> None:
     """Each has a registry of its own."""
     one, other = Metrics(), Metrics()
-    one.alert("Paused")
-    assert lines(other, "sickbay_alerts_total{") == {}
+    one.alert(Alert.WATCH_STALE, began=True)
+    assert set(lines(other, "sickbay_alerts_total{").values()) == {0.0}
+
+
+def test_an_alert_is_there_before_it_begins_and_as_long_as_it_holds() -> None:
+    """A rule on what holds now sees the first one of its kind too."""
+    metrics = Metrics()
+    told = []
+    kinds = ("total", "standing")
+    for began in (None, True, True, False, False):
+        if began is not None:
+            metrics.alert(Alert.FENCE_MISMATCHED, began=began)
+        told.append(
+            tuple(lines(metrics, f'sickbay_alerts_{kind}{{alert="FenceMismatched"}}').popitem()[1] for kind in kinds)
+        )
+    assert told == [(0, 0), (1, 1), (2, 2), (2, 1), (2, 0)]
 
 
 def test_no_label_names_a_device_a_pod_or_a_node() -> None:

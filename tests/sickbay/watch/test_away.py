@@ -6,7 +6,7 @@ from pathlib import Path
 
 from k8s.control import ControlMap
 from k8s.lab.lab import Lab
-from sickbay.watch.alerts import Alert
+from sickbay.telemetry.alert import Alert
 from tests.conftest import AddNodes
 from tests.k8s import cluster
 from tests.sickbay.watch.house import House, policy

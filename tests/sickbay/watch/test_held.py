@@ -7,6 +7,8 @@ from functools import partial
 
 from k8s.control import ControlMap
 from k8s.lab.lab import Lab
+from k8s.lab.nodes.fleet import Health as Word
+from sickbay.model.observation import Health
 from sickbay.model.policy import Guard, Mode
 from sickbay.model.record import (
     AdmissionState,
@@ -14,6 +16,7 @@ from sickbay.model.record import (
     Phase,
     SeenSource,
 )
+from sickbay.telemetry.alert import Alert
 from sickbay.watch.waiting import GATHER
 from tests.conftest import AddNodes
 from tests.k8s import cluster
@@ -100,6 +103,32 @@ async def test_approval_waits_for_the_end_of_a_pause_without_haste(
         assert not await house.fences.list(device)
         await control.resume()
         await house.fence(device)
+
+
+async def test_held_incident_is_not_let_loose_by_mode_shadow(
+    house: House, lab: Lab, namespace: str, add_nodes: AddNodes
+) -> None:
+    """What began under a policy that acts waits on under one that only shows: held or still a suspect."""
+    held, suspect = await house.held_devices(namespace, add_nodes, 2)
+    async with house.watching(policy(namespace, mode=Mode.APPROVE)) as watcher:
+        await house.leading(watcher)
+        await lab.fleet.break_device(held.pool, held.device)
+        await lab.fleet.break_device(suspect.pool, suspect.device, health=Word.UNKNOWN)
+        assert (await house.record(held)).spec.admission.state is AdmissionState.HELD
+        await house.record(suspect)
+    async with house.watching(policy(namespace, mode=Mode.SHADOW)) as watcher:
+        await house.leading(watcher)
+        await lab.fleet.break_device(suspect.pool, suspect.device)
+        raised = await house.record(suspect, when=lambda r: r.spec.severity is Health.UNHEALTHY)
+        assert raised.spec.admission.state is AdmissionState.HELD
+        assert "began with another policy" in raised.spec.admission.numbers
+
+        async def told() -> bool:
+            return watcher.tells(Alert.INCIDENTS_HELD)
+
+        await cluster.until(told)
+        assert (await house.records.get(held.record_name)).spec.admission.state is AdmissionState.HELD
+        assert not await house.fences.list()
 
 
 async def test_burst_stops_at_the_share(house: House, lab: Lab, namespace: str, add_nodes: AddNodes) -> None:

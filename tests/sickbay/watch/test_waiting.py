@@ -11,9 +11,10 @@ import pytest
 from sickbay.model.device import DeviceKey
 from sickbay.model.policy import Guard, Mode, Policy
 from sickbay.model.record import Admission, AdmissionState, Record, RecordStatus
+from sickbay.telemetry.alert import Alert
 from sickbay.telemetry.metrics import Metrics
 from sickbay.watch import waiting
-from sickbay.watch.alerts import Alert, Alerts
+from sickbay.watch.alerts import Alerts
 from sickbay.watch.directory import Directory
 from sickbay.watch.ledger import Ledger
 from sickbay.watch.waiting import GATHER, WaitingRoom

@@ -20,8 +20,8 @@ from sickbay.model.record import (
     RecordSpec,
     SeenSource,
 )
+from sickbay.telemetry.alert import Alert
 from sickbay.watch import signals
-from sickbay.watch.alerts import Alert
 from sickbay.watch.directory import DOUBT_FLOOR, DOUBT_SHARE
 from tests.builders import NOW
 from tests.conftest import AddNodes
