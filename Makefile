@@ -5,8 +5,10 @@
 #   make bench   the benchmarks
 #   make soak    the long tests
 #   make lint    the checks without the tests
+#   make format  mend what can be mended by itself
+#   make setup   the virtual environment, with the command .venv/bin/sickbay
 #   make lock    resolve requirements.lock anew
-#   make docs    write the tables of metrics and settings into their pages
+#   make docs    write the tables of metrics, alerts and settings into their pages
 #   make clean   remove what these targets made in this directory
 
 SHELL := /bin/sh

@@ -14,7 +14,10 @@ from k8s.records import Records
 from sickbay.model.contracts import Activity, CloseRecord, Done, WriteStatus, Written
 from sickbay.model.observation import Health, Reason, digest_of
 from sickbay.model.record import (
+    APPROVED,
     HISTORY_LENGTH,
+    NEEDS_OPERATOR,
+    WANTS_ADMISSION,
     Closed,
     Condition,
     Counters,
@@ -27,12 +30,6 @@ from sickbay.model.record import (
 )
 
 log = structlog.get_logger(__name__)
-
-WANTS_ADMISSION: Final = "WantsAdmission"
-"""Condition by which a Held incident asks the leader."""
-
-NEEDS_OPERATOR: Final = "NeedsOperator"
-"""Condition by which an incident asks a person."""
 
 _UNHEALTHY: Final = frozenset(digest_of(Health.UNHEALTHY, reason) for reason in Reason)
 
@@ -187,7 +184,7 @@ def _closed(record: Record, step: CloseRecord, now: datetime) -> RecordStatus:
 
 
 def _ended(condition: Condition, now: datetime) -> Condition:
-    """An incident that is over asks for nothing."""
-    if condition.type not in {WANTS_ADMISSION, NEEDS_OPERATOR} or condition.status == "False":
+    """An incident that is over asks for nothing, and who approved it approved no other."""
+    if condition.type not in {WANTS_ADMISSION, NEEDS_OPERATOR, APPROVED} or condition.status == "False":
         return condition
     return Condition(type=condition.type, status="False", reason="Closed", last_transition_time=now)

@@ -22,7 +22,7 @@ class Control:
     Attributes:
         cluster: name of this cluster in every device key; empty before the installation.
         namespace_id: id of the Temporal namespace whose incidents the records name. A new database has a new one.
-        paused: everything but observing stops.
+        paused: the leader opens, admits and fences nothing and nobody is evicted; incidents go on otherwise.
         who: paused it.
         why: for people.
         until: end of the pause; None = until somebody resumes.

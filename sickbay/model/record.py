@@ -141,6 +141,16 @@ class FenceRef(Wire):
     uid: str = ""
 
 
+WANTS_ADMISSION: Final = "WantsAdmission"
+"""Type of the condition by which a Held incident asks the leader."""
+
+NEEDS_OPERATOR: Final = "NeedsOperator"
+"""Type of the condition by which an incident asks a person."""
+
+APPROVED: Final = "Approved"
+"""Type of the condition by which a person approves an incident; its message is who."""
+
+
 class Condition(Wire):
     """A Kubernetes condition."""
 

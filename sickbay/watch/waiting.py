@@ -12,7 +12,7 @@ import structlog
 from sickbay.model.device import DeviceKey
 from sickbay.model.observation import Health, Reason
 from sickbay.model.policy import Mode, Policy
-from sickbay.model.record import AdmissionState, Record
+from sickbay.model.record import APPROVED, WANTS_ADMISSION, AdmissionState, Record, RecordStatus
 from sickbay.policy.guard import Candidate, Ruling
 from sickbay.telemetry.alert import Alert
 from sickbay.watch.alerts import Alerts
@@ -20,12 +20,6 @@ from sickbay.watch.directory import Directory
 from sickbay.watch.ledger import Ledger
 
 log = structlog.get_logger(__name__)
-
-WANTS_ADMISSION: Final = "WantsAdmission"
-"""Condition by which an incident asks."""
-
-APPROVED: Final = "Approved"
-"""Condition by which a person's approval reaches us; its message is who."""
 
 GATHER: Final = timedelta(milliseconds=200)
 """Changes within this are ruled on together."""
@@ -149,7 +143,9 @@ class WaitingRoom:
         return [candidate for candidate in found if candidate is not None]
 
     def _candidate(self, record: Record) -> Candidate | None:
-        spec, status = record.spec, record.status
+        spec = record.spec
+        # The status may still be the last incident's: what was asked or approved then says nothing of this one.
+        status = record.status if record.status.incident in {"", spec.incident} else RecordStatus()
         wants, approved = status.condition(WANTS_ADMISSION), status.condition(APPROVED)
         by = approved.message or "a person" if approved is not None and approved.status == "True" else ""
         asks = spec.severity is Health.UNHEALTHY or (wants is not None and wants.status == "True")

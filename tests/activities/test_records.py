@@ -21,6 +21,7 @@ from sickbay.model.record import (
     Admission,
     AdmissionState,
     Closed,
+    Condition,
     Counters,
     FenceRef,
     PastIncident,
@@ -163,6 +164,24 @@ async def test_a_new_incident_takes_the_status_over(sickbay: Installation) -> No
     }
     assert (status.closed, status.history, status.overruled) == (ended.closed, ended.history, ended.overruled)
     assert not (await second.record()).closed
+
+
+async def test_an_approval_ends_with_its_incident(sickbay: Installation) -> None:
+    """It is said to be over, for people, and it is not the next incident's."""
+    incident = await opened(sickbay)
+    await incident.write()
+    record = await incident.record()
+    approved = Condition(type="Approved", message="ada")
+    conditions = (*record.status.conditions, approved)
+    await incident.records.write_status(record, record.status.model_copy(update={"conditions": conditions}))
+    await incident.write(Phase.QUARANTINED)
+    kept = (await incident.status()).condition("Approved")
+    assert kept is not None
+    assert kept.status == "True"
+    await incident.close()
+    ended = (await incident.status()).condition("Approved")
+    assert ended is not None
+    assert (ended.status, ended.reason) == ("False", "Closed")
 
 
 async def test_closing_is_the_last_word(sickbay: Installation) -> None:

@@ -44,7 +44,7 @@ async def test_guard_holds_and_admits_later(house: House, lab: Lab, namespace: s
 
 
 async def test_person_approves_by_name(house: House, lab: Lab, namespace: str, add_nodes: AddNodes) -> None:
-    """In mode approve nothing is fenced before a person says so, and the record says who."""
+    """In mode approve nothing is fenced before a person says so, of this very incident; the record says who."""
     (device,) = await house.held_devices(namespace, add_nodes)
     async with house.watching(policy(namespace, mode=Mode.APPROVE)) as watcher:
         await house.leading(watcher)
@@ -56,6 +56,14 @@ async def test_person_approves_by_name(house: House, lab: Lab, namespace: str, a
         record = await house.record(device, when=lambda r: r.admitted)
         assert record.spec.admission.by == "ada"
         await house.fence(device)
+        source = record.spec.sources[0]
+        await house.release(device, SeenSource(uid=source.uid, resource_version=source.resource_version))
+        for health in (Word.HEALTHY, Word.UNHEALTHY):
+            await lab.fleet.break_device(device.pool, device.device, health=health)
+        again = await house.record(device, when=lambda r: not r.closed)
+        assert again.spec.incident != record.spec.incident
+        await asyncio.sleep(3 * GATHER.total_seconds())  # in which the guard rules on it
+        assert (await house.records.get(device.record_name)).spec.admission.state is AdmissionState.HELD
 
 
 async def test_paused_installation_only_observes(house: House, lab: Lab, namespace: str, add_nodes: AddNodes) -> None:
