@@ -14,6 +14,7 @@ from k8s.lab.temporal import TemporalOptions
 from k8s.resources import served
 from sickbay.model.contracts import Queue
 from sickbay.temporal import Temporal
+from sickbay.watch import housekeeping
 from tests.installation import CLUSTER, Installation
 from tests.sickbay.watch.house import House, StandIn, clean
 
@@ -52,3 +53,9 @@ async def house(lab: Lab, sickbay: Installation) -> AsyncIterator[House]:
         found = House(lab, sickbay.gateway, temporal)
         yield found
         await clean(found)
+
+
+@pytest.fixture(autouse=True)
+def busy_housekeeping(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a leader make its rounds every second."""
+    monkeypatch.setattr(housekeeping, "ROUND", housekeeping.ROUND / 10)
