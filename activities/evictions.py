@@ -44,7 +44,7 @@ class EvictionActivities:
 
     @effect(Activity.EVICT_USER)
     async def evict_user(self, step: EvictUser) -> Evicted:
-        """Evict the pod, if it still holds the device and the cluster's cap lets it.
+        """Evict the pod, if it still holds the device, may still be moved, and the cluster's cap lets it.
 
         Safe to repeat because a pod that is terminating or gone is not evicted again, the uid is a precondition, and a
         slot that is held is not taken twice.
@@ -63,6 +63,12 @@ class EvictionActivities:
         why = leaving(pod)
         if pod is None or why:
             return await self._left(user.uid, key, why)
+        # While a budget blocked, days may have passed since the list: the pod may have lost who rebuilds it.
+        move = await self._users.move(pod)
+        if not move.may:
+            if await self._ours(user.uid, key):
+                await self._slots.give_back(user.uid)
+            return Evicted(uid=user.uid, outcome=EvictionOutcome.UNMOVABLE, message=move.note)
         ruling = await self._slots.take(user, step.target, effect_key=key, limit=step.limits.at_once)
         if isinstance(ruling, Refused):
             return Evicted(uid=user.uid, outcome=EvictionOutcome.BUSY, message=ruling.message)
@@ -74,5 +80,9 @@ class EvictionActivities:
 
     async def _left(self, uid: str, key: str, why: str) -> Evicted:
         """Answer for a pod that is on its way out or gone: by our own eviction, if its slot says so."""
-        ours = (await self._slots.holders()).get(uid) == key
+        ours = await self._ours(uid, key)
         return Evicted(uid=uid, outcome=EvictionOutcome.ACCEPTED if ours else EvictionOutcome.GONE, message=why)
+
+    async def _ours(self, uid: str, key: str) -> bool:
+        """Whether the pod's slot, if it has one, was taken by this very eviction."""
+        return (await self._slots.holders()).get(uid) == key

@@ -5,6 +5,8 @@ comparing wall clocks, and does not bound its requests.
 
 - `term` is the Lease's ``leaseTransitions``, plus one at every change of holder, from 1: the API server's admission
   policies compare what a leader writes with the Lease itself, so that one that slept is refused whatever it believes.
+- A Lease of ours with another number than our term (a hand, a restored object) ends the leadership: everything that we
+  wrote would be refused. The next term is above every number that this process has seen, lest one be given twice.
 - A Lease is taken over when it is released, or has not changed for its duration *since we first saw it so*, on our own
   clock. Clocks of different machines are never compared; the times in the Lease are for people.
 - A leader counts its deadline from *before* it sent the renewal that succeeded, so that it stops before anyone can
@@ -26,6 +28,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Self
+from weakref import WeakKeyDictionary
 
 import structlog
 
@@ -39,6 +42,8 @@ log = structlog.get_logger(__name__)
 
 _LEASE: Final = Reader(Lease)
 _STOPPED: Final = "stopped"
+_TERMS: Final[WeakKeyDictionary[Gateway, dict[str, int]]] = WeakKeyDictionary()
+"""By API server and path of a Lease, the highest term seen: the next candidacy must not forget it."""
 
 
 def boot_clock() -> float:
@@ -110,7 +115,8 @@ class Election:
         self._seen_version = ""
         self._holder = ""  # in the Lease as seen
         self._free_at = 0.0  # when the Lease expires if it stays as seen
-        self._last_term = 0  # highest term seen
+        self._renumbered = False  # lost by its number alone, the Lease still has our name and is ours to empty
+        self._terms = _TERMS.setdefault(gateway, {})
         self._task: asyncio.Task[None] | None = None
         self._log = log.bind(lease=name, identity=self.identity)
 
@@ -140,11 +146,11 @@ class Election:
     async def __aexit__(self, *_: object) -> None:
         """Stop leading first, then let others know."""
         assert self._task is not None
-        led = self.leading
+        ours = self.leading or self._renumbered
         self._lose(_STOPPED)
         self._task.cancel()
         await asyncio.wait([self._task])
-        if led:
+        if ours:
             await self._release()
         if not self._task.cancelled():
             self._task.result()  # a bug in the competing task is the caller's to see
@@ -180,12 +186,18 @@ class Election:
             # Never there, or deleted by hand: then its holder may still lead, and its term must not fall back.
             if leads or self._expired():
                 await self._write(None, self._term if leads else self._last_term + 1)
-        elif lease.spec.holder_identity == self.identity:
-            await self._write(lease, lease.spec.lease_transitions)
         elif leads:
-            self._lose(f"taken over by {lease.spec.holder_identity!r}")
-        elif not lease.spec.holder_identity or self._expired():
-            await self._write(lease, lease.spec.lease_transitions + 1)
+            if lease.spec.holder_identity != self.identity:
+                self._lose(f"taken over by {lease.spec.holder_identity!r}")
+            elif lease.spec.lease_transitions != self._term:
+                self._renumbered = True
+                self._lose(f"somebody set leaseTransitions to {lease.spec.lease_transitions}")
+            else:
+                await self._write(lease, self._term)
+        elif lease.spec.holder_identity == self.identity and lease.spec.lease_transitions == self._last_term:
+            await self._write(lease, self._last_term)  # our takeover, whose answer was lost
+        elif lease.spec.holder_identity in ("", self.identity) or self._expired():
+            await self._write(lease, self._last_term + 1)
 
     async def _read(self) -> Lease | None:
         try:
@@ -233,8 +245,8 @@ class Election:
         if self._acquired.is_set() and not self.leading:
             return  # confirmed too late; a leadership that has paused does not go on
         self._until = began + self._timing.deadline.total_seconds()
-        self._term = lease.spec.lease_transitions
         if not self._acquired.is_set():
+            self._term = lease.spec.lease_transitions
             self._acquired.set()
             self._log.info("leadership_acquired", term=self._term)
 
@@ -247,13 +259,17 @@ class Election:
         self.lost.set()
 
     async def _release(self) -> None:
-        """Empty the Lease, so that another need not wait for it to expire; a renewal in flight costs one more try."""
+        """Empty the Lease, so that another need not wait for it to expire; a renewal in flight costs one more try.
+
+        The highest term goes with it: another process may not have seen what stood there before somebody changed it.
+        """
         wait = self._timing.retry.total_seconds()
         for _ in range(2):
             try:
                 lease = await self._read()
                 if lease is not None and lease.spec.holder_identity == self.identity:
-                    await self._send(lease, {"holderIdentity": ""}, wait)
+                    spec = {"holderIdentity": "", "leaseTransitions": self._last_term}
+                    await self._send(lease, spec, wait)
             except errors.Conflict:
                 continue
             except (errors.ClusterError, errors.ClusterUnavailable) as error:
@@ -275,7 +291,11 @@ class Election:
         self._free_at = self._clock() + max(
             self._timing.duration.total_seconds(), float(lease.spec.lease_duration_seconds)
         )
-        self._last_term = max(self._last_term, lease.spec.lease_transitions)
+        self._terms[self._path] = max(self._last_term, lease.spec.lease_transitions)
+
+    @property
+    def _last_term(self) -> int:
+        return self._terms.get(self._path, 0)
 
     def _expired(self) -> bool:
         return self._clock() >= self._free_at

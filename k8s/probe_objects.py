@@ -29,6 +29,9 @@ PROBE_NAMESPACE: Final = "sickbay-probe"
 PROBE_CLASS: Final = "sickbay-probe"
 """DeviceClass without a selector of its own."""
 
+RECORD_ANNOTATION: Final = "sickbay.dev/record-uid"
+"""Uid of the record that the probe is for: a new record may count from one again, with the same names."""
+
 CLAIM_VERSION_ANNOTATION: Final = "sickbay.dev/claim-version"
 """On the pod: resourceVersion of its claim before the allocation, see `k8s.probes`."""
 
@@ -72,8 +75,12 @@ class ProbeStep:
         return self.target.effect_key("probe" if kind == "Pod" else "probe-claim", self.number)
 
     def made(self, kind: str, found: Object) -> bool:
-        """Whether this object is this probe's, not a leftover of the same name."""
-        return found.metadata.annotations.get(EFFECT_ANNOTATION) == self.effect_key(kind)
+        """Whether this object is this probe's, not a leftover of the same name, nor of a record that is gone."""
+        notes = found.metadata.annotations
+        return (notes.get(EFFECT_ANNOTATION), notes.get(RECORD_ANNOTATION)) == (
+            self.effect_key(kind),
+            self.target.record_uid,
+        )
 
     def metadata(self, kind: str) -> dict[str, Any]:
         """Build the metadata of one of them."""
@@ -86,6 +93,7 @@ class ProbeStep:
                 DEVICE_ANNOTATION: str(device),
                 INCIDENT_ANNOTATION: self.target.incident,
                 EFFECT_ANNOTATION: self.effect_key(kind),
+                RECORD_ANNOTATION: self.target.record_uid,
             },
         }
 

@@ -12,7 +12,7 @@ from k8s.clock import utc_now
 from k8s.evictions import read_pod
 from k8s.gateway import Gateway
 from k8s.listings import ClaimLister, Claims
-from k8s.owners import Owners, condition, facts_of
+from k8s.owners import Owner, Owners, condition, facts_of
 from k8s.probe_objects import PROBE_NAMESPACE
 from k8s.reading import Reader
 from k8s.replacements import Replacements
@@ -21,7 +21,7 @@ from k8s.wire import Node, Pod
 from sickbay import errors
 from sickbay.model.device import DeviceKey
 from sickbay.model.incident import User, UserState
-from sickbay.policy.evacuation import may_move
+from sickbay.policy.evacuation import Move, may_move
 
 KEPT: Final = 30
 """Users that are gone and still told of: a job that keeps coming back must not fill the incident's state."""
@@ -72,13 +72,25 @@ class UserLists:
         held = await self._claims.get()
         return any(u.uid == uid and _is_user(u) for u in claims.users_of(device, held.of(device)))
 
+    async def move(self, pod: Pod) -> Move:
+        """Judge by what is there now whether this pod, as just read, may be moved.
+
+        Raises:
+            ClusterError, ClusterUnavailable: something could not be read, so nothing is known.
+        """
+        _, move = await self._judged(pod)
+        return move
+
+    async def _judged(self, pod: Pod) -> tuple[Owner, Move]:
+        owner, node_ready = await asyncio.gather(self._owners.of(pod), self._node_ready(pod))
+        return owner, may_move(facts_of(pod, owner, now=self._now(), node_ready=node_ready))
+
     async def _found(self, namespace: str, name: str, uid: str, known: User | None) -> User | None:
         """Read a pod that holds the device; None if it is gone or has ended."""
         pod = await read_pod(self._gateway, namespace, name, uid)
         if pod is None or pod.terminal:
             return None
-        owner, node_ready = await asyncio.gather(self._owners.of(pod), self._node_ready(pod))
-        move = may_move(facts_of(pod, owner, now=self._now(), node_ready=node_ready))
+        owner, move = await self._judged(pod)
         changes = {
             "owner_kind": owner.kind,
             "owner_name": owner.name,
@@ -88,7 +100,10 @@ class UserLists:
         }
         if known is None:
             return User(namespace=namespace, name=name, uid=uid, note=move.note).model_copy(update=changes)
-        if known.state is UserState.FOUND:
+        if known.state is UserState.BLOCKED and not move.may:
+            # Its eviction is not tried again: a person is to read why it stays, not what blocked it.
+            changes["state"] = UserState.FOUND
+        if changes.get("state", known.state) is UserState.FOUND:
             changes["note"] = move.note
         return known.model_copy(update=changes)
 
@@ -136,9 +151,12 @@ def _workload(user: claims.User, known: User | None) -> User:
 
 def changed(before: Iterable[User], after: Iterable[User]) -> bool:
     """Say whether a list of users tells anything that an incident would act on."""
-    movable = {user.uid for user in before if user.may_move}
-    risen = any(user.may_move and user.uid not in movable for user in after if user.state.holds)
-    return risen or _outline(before) != _outline(after)
+    return _movable(before) != _movable(after) or _outline(before) != _outline(after)
+
+
+def _movable(users: Iterable[User]) -> frozenset[str]:
+    """Tell who could be moved; of those on their way out nobody asks."""
+    return frozenset(u.uid for u in users if u.may_move and u.state.holds and not u.terminating)
 
 
 def _outline(users: Iterable[User]) -> frozenset[tuple[str, bool, bool, bool]]:

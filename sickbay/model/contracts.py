@@ -219,6 +219,8 @@ class EvictionOutcome(StrEnum):
     """An admission webhook or missing rights refused."""
     BUSY = "Busy"
     """The cluster's cap on evictions at once is reached."""
+    UNMOVABLE = "Unmovable"
+    """Not asked for: nothing starts the pod again any more, or a move would lose what it had not lost before."""
 
 
 class Evicted(Payload):

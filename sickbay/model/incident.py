@@ -148,7 +148,10 @@ class IncidentState(Payload):
         severity: the highest that was told and not cleared.
         health: of the last live reading; None if nobody reported.
         healthy_since: since when live readings have been fresh Healthy with nothing written in between.
-        fault: a step that failed for good in its time, or an error of our own; kept until something works again.
+        bad_since: when a reading first said Unhealthy, by the workflow's clock; None = never, or Healthy lasted since.
+        fault: a step that failed for good in its time, or an error of our own; kept until that step works again, or
+            another effect does.
+        faulty: the activity of that step, ``""`` for an error of our own.
         retrying: the pause after the fault is over.
         reread: something was said; read live before the next decision.
         lease_version: of the node's Lease at the last reading (at first: of the record).
@@ -182,6 +185,7 @@ class IncidentState(Payload):
     phase: Phase = Phase.SUSPECT
     ask: Ask | None = None
     fault: Ask | None = None
+    faulty: str = ""
     retrying: bool = False
     unsaid: bool = True
     timeline: tuple[TimelineEntry, ...] = ()
@@ -192,6 +196,7 @@ class IncidentState(Payload):
     health: Health | None = None
     healthy_since: datetime | None = None
     verified: bool = False
+    bad_since: datetime | None = None
     lease_version: str = ""
     lease_moved_at: datetime | None = None
     observations: tuple[Observation, ...] = ()

@@ -109,7 +109,7 @@ class Policy(Config):
     mode: Mode = Mode.OBSERVE
     match: Match = Match()
     confirm: Duration = timedelta(seconds=30)
-    """From the first bad sample until a job may be moved: what cannot be undone waits for this."""
+    """From the first bad live reading until a job may be moved: what cannot be undone waits for this."""
     stable: Duration = timedelta(seconds=30)
     """How long fresh Healthy must last to count."""
     settle: Duration = timedelta(seconds=15)

@@ -33,26 +33,23 @@ def evacuate(state: IncidentState, now: datetime) -> Step:
             f"the device reports Healthy again; the probe waits for {named(holding)} to end",
             now + REMINDER,
         )
-    # Never bad in a live reading, and Healthy in this one: nobody is moved on hearsay.
-    if not state.verified and healthy_at is not None:
+    # Healthy in the reading that an eviction would rest on: nobody is moved for what was said before.
+    if healthy_at is not None:
         return await_users(
             Phase.QUARANTINED, "Verify", "a live reading says Healthy; waits to see whether it lasts", healthy_at
         )
-    # What cannot be undone waits for `confirm`, from the first bad sample.
-    confirmed_at = state.first_bad_at + state.policy.confirm
+    # What cannot be undone waits for `confirm` from the first bad reading, or from the first since Healthy has lasted.
+    bad_since = state.bad_since or (now if state.verified else state.first_bad_at)
+    confirmed_at = bad_since + state.policy.confirm
     if now < confirmed_at:
-        return await_users(
-            Phase.QUARANTINED,
-            "Confirm",
-            f"{named(holding)} may have to move; waits to be sure",
-            min(confirmed_at, healthy_at) if healthy_at else confirmed_at,
-        )
+        message = f"{named(holding)} may have to move; waits to be sure"
+        return await_users(Phase.QUARANTINED, "Confirm", message, confirmed_at)
     # A person stays asked while something else is done: what is asked for is not settled by it.
     ask = _evacuation_ask(state, holding, now)
     phase = Phase.EVACUATING if ask is None else Phase.NEEDS_OPERATOR
     ready = next((u for u in holding if _may_be_evicted(u, state, now)), None)
     if ready is None:
-        return _await_movement(state, holding, healthy_at, ask, now)
+        return _await_movement(state, holding, ask, now)
     if state.read_at is None or now - state.read_at > FRESH_ENOUGH:
         message = "reads the device once more before it moves anybody"
         return Step(verb=Verb.READ, phase=phase, reason="StillBad", message=message, ask=ask)
@@ -80,13 +77,11 @@ def _came_back(user: User, state: IncidentState) -> bool:
     return any(u.evicted_at is not None and u.evicted_at <= user.found_at for u in moved)
 
 
-def _await_movement(
-    state: IncidentState, holding: list[User], healthy_at: datetime | None, ask: Ask | None, now: datetime
-) -> Step:
+def _await_movement(state: IncidentState, holding: list[User], ask: Ask | None, now: datetime) -> Step:
     """Everything that could be done has been; wait for users to go, and ask a person where one is needed."""
     blocked_until = [u.retry_at for u in holding if u.state is UserState.BLOCKED and _evictable(u, state)]
     patience = now + state.policy.migration.blocked_after
-    recheck = min([*(t for t in blocked_until if t is not None), *([healthy_at] if healthy_at else []), patience])
+    recheck = min([*(t for t in blocked_until if t is not None), patience])
     if ask is None:
         blocked = next((u for u in holding if u.state is UserState.BLOCKED and u.note), None)
         if blocked is not None:

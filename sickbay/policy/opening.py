@@ -167,6 +167,7 @@ def incident_state(record: Record, policy: Policy) -> IncidentState:
     the device and outlive incidents. ``verified`` is kept only from this very incident: a new one reads for itself.
     """
     spec, status = record.spec, record.status
+    verified = status.verified and status.incident == spec.incident
     counters = status.counters
     return IncidentState(
         target=target_of(record),
@@ -179,7 +180,8 @@ def incident_state(record: Record, policy: Policy) -> IncidentState:
         first_bad_at=spec.first_bad_at,
         admitted=record.admitted,
         admission_numbers=spec.admission.numbers,
-        verified=status.verified and status.incident == spec.incident,
+        verified=verified,
+        bad_since=spec.first_bad_at if verified else None,
         fence_number=max(counters.fence, spec.first_fence - 1),
         fence_allotted=fence_allotted(record),
         # A probe of an earlier run may still be there: it is removed before the next is sent.

@@ -5,7 +5,17 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
-from sickbay.model.contracts import Admitted, Evicted, EvictionOutcome, Fenced, Observed, ProbeVerdict, Reading, Users
+from sickbay.model.contracts import (
+    Activity,
+    Admitted,
+    Evicted,
+    EvictionOutcome,
+    Fenced,
+    Observed,
+    ProbeVerdict,
+    Reading,
+    Users,
+)
 from sickbay.model.device import UNKNOWN_HARDWARE
 from sickbay.model.incident import (
     TIMELINE_LENGTH,
@@ -20,7 +30,7 @@ from sickbay.model.incident import (
 )
 from sickbay.model.observation import Health, Observation
 from sickbay.model.record import Phase
-from sickbay.policy.standing import REMINDER
+from sickbay.policy.standing import REMINDER, stable
 from sickbay.policy.steps import Step, Verb
 
 RETRY_EVICTION: Final = timedelta(seconds=10)
@@ -39,8 +49,11 @@ def enter(state: IncidentState, step: Step, now: datetime) -> IncidentState:
     Whatever changes here must be said in the record before the effect: it sets ``unsaid``.
     """
     changes: dict[str, object] = {}
-    if step.phase is not state.phase:
-        changes |= {"phase": step.phase, "timeline": _told(state, step.phase, step.message, now)}
+    # A person is asked until the step that failed has worked, also while it is tried again; a release is always said.
+    asking = state.fault is not None and step.phase is not Phase.RELEASING and not step.phase.final
+    phase = Phase.NEEDS_OPERATOR if asking else step.phase
+    if phase is not state.phase:
+        changes |= {"phase": phase, "timeline": _told(state, phase, step.message, now)}
     ask = step.ask or state.fault
     if (ask and ask.reason) != (state.ask and state.ask.reason):
         changes["ask"] = None if ask is None else Ask(reason=ask.reason, remedy=ask.remedy, since=now)
@@ -100,17 +113,22 @@ def heard(state: IncidentState, observed: Observed, now: datetime) -> IncidentSt
     return state.model_copy(update=changes)
 
 
-def admitted(state: IncidentState, word: Admitted, now: datetime) -> IncidentState:
-    """Take the leader's admission."""
+def called(state: IncidentState, word: Admitted) -> IncidentState:
+    """Take the word that the record admits the incident: anybody can send it, so it is only a reason to look."""
+    severity = max(state.severity, word.severity, key=lambda h: h.severity)
+    return state.model_copy(update={"severity": severity, "reread": True})
+
+
+def admitted(state: IncidentState, numbers: str, now: datetime) -> IncidentState:
+    """Take the admission that was read in the record."""
     if state.admitted:
         return state
-    severity = max(state.severity, word.severity, key=lambda h: h.severity)
+    text = f"admitted: {numbers}" if numbers else "admitted"
     return state.model_copy(
         update={
             "admitted": True,
-            "severity": severity,
-            "admission_numbers": word.numbers,
-            "timeline": _told(state, state.phase, f"admitted by {word.by or 'the guard'}: {word.numbers}", now),
+            "admission_numbers": numbers,
+            "timeline": _told(state, state.phase, text, now),
         }
     )
 
@@ -140,13 +158,16 @@ def after_read(state: IncidentState, reading: Reading, now: datetime) -> Inciden
         "overruled": _still_said(state.overruled, reading.observations),
         "node_gone": reading.node_gone,
     } | _hardware(state, reading)
-    if reading.admitted and not state.admitted:
-        changes |= {"admitted": True, "admission_numbers": reading.admission_numbers}
+    if reading.admitted:
+        state = admitted(state, reading.admission_numbers, now)
     if bad:
         changes |= {"severity": Health.UNHEALTHY, "reason": reading.reason, "message": reading.message}
         # What a person or a Lease said is verified by the same word as any other: bad, read live.
         changes |= {} if state.verified else {"verified": True, "unsaid": True}
+        changes["bad_since"] = state.bad_since or now
     state = state.model_copy(update=changes)
+    if stable(state):
+        state = state.model_copy(update={"bad_since": None})  # the next bad word begins anew
     return _after_pass(state, reading, now)
 
 
@@ -221,7 +242,12 @@ def pause_after(state: IncidentState, attempts: int) -> timedelta:
     probe = state.policy.probe
     if attempts >= probe.attempts:
         return REMINDER
-    return min(probe.first * probe.factor ** min(attempts, 32), probe.longest)
+    pause, longest = probe.first.total_seconds(), probe.longest.total_seconds()
+    for _ in range(attempts):
+        if pause >= longest:
+            break  # before the numbers run out
+        pause *= probe.factor
+    return timedelta(seconds=min(pause, longest))
 
 
 def after_fenced(state: IncidentState, fenced: Fenced, now: datetime) -> IncidentState:
@@ -288,6 +314,7 @@ def after_evicted(state: IncidentState, evicted: Evicted, now: datetime) -> Inci
         EvictionOutcome.DENIED: blocked,
         EvictionOutcome.BUSY: blocked | {"stuck": False},
         EvictionOutcome.MANY_BUDGETS: blocked | {"stuck": True},
+        EvictionOutcome.UNMOVABLE: {"state": UserState.FOUND, "may_move": False, "note": evicted.message},
     }
     after = user.model_copy(update=changes[evicted.outcome])
     users = tuple(after if u.uid == user.uid else u for u in state.users)
@@ -351,14 +378,21 @@ def after_probe_stopped(state: IncidentState, now: datetime) -> IncidentState:
     return state.model_copy(update=changes)
 
 
-def failed(state: IncidentState, reason: str, remedy: str, now: datetime) -> IncidentState:
+def failed(state: IncidentState, activity: str, reason: str, remedy: str, now: datetime) -> IncidentState:
     """Note a step that failed for good in its time, or an error of our own: a person is told, the fence stays."""
-    return state.model_copy(update={"fault": Ask(reason=reason, remedy=remedy, since=now), "retrying": False})
+    fault = Ask(reason=reason, remedy=remedy, since=now)
+    return state.model_copy(update={"fault": fault, "faulty": activity, "retrying": False})
 
 
-def worked(state: IncidentState) -> IncidentState:
-    """Note that something worked again: nobody is asked about a fault any more."""
-    return state if state.fault is None else state.model_copy(update={"fault": None, "retrying": False})
+def worked(state: IncidentState, activity: Activity) -> IncidentState:
+    """Note that an activity worked: nobody is asked about a fault any more.
+
+    To read, and to say that something does not work, proves nothing but itself.
+    """
+    proves_little = activity in {Activity.READ_DEVICE, Activity.WRITE_STATUS} and activity != state.faulty
+    if state.fault is None or proves_little:
+        return state
+    return state.model_copy(update={"fault": None, "faulty": "", "retrying": False})
 
 
 def after_release_step(state: IncidentState, verb: Verb) -> IncidentState:

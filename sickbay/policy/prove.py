@@ -99,7 +99,8 @@ def _identity_ask(state: IncidentState) -> Ask | None:
         return Ask(
             reason="HardwareChanged",
             remedy=f"slot {state.target.device.device} holds other hardware than the one that failed; it stays fenced "
-            "until the old one is back, or a break-glass operator takes the fence and the record away",
+            "until the old one is back, or a break-glass operator deletes record "
+            f"{state.target.device.record_name} and takes its finalizer off: then the new one is tried",
         )
     if not state.addressable:
         attribute = state.policy.probe.identity_attribute(state.target.device.driver)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -18,6 +19,7 @@ from k8s.records import Records
 from k8s.slots import EvictionSlots
 from k8s.users import UserLists
 from k8s.wire import Pod
+from sickbay import errors
 from sickbay.model.device import DeviceKey
 from sickbay.model.incident import Target
 from sickbay.model.record import Record
@@ -65,12 +67,15 @@ class Incident:
         await Fences(self.gateway).put(self.device, 1, incident=self.target.incident, effect_key=key)
 
     async def unfence(self) -> None:
-        """Lift it."""
+        """Lift it; Kubernetes may write its status meanwhile, and then it is tried again, as an activity is."""
         fences = Fences(self.gateway)
-        placed = await fences.get(self.device.numbered(1))
-        fence = await fences.unlatch(placed.name, placed.uid, "k")
-        if fence is not None:
-            await fences.delete(fence.name, fence.uid, fence.resource_version)
+        while True:
+            placed = await fences.get(self.device.numbered(1))
+            with suppress(errors.Conflict):
+                fence = await fences.unlatch(placed.name, placed.uid, "k")
+                if fence is not None:
+                    await fences.delete(fence.name, fence.uid, fence.resource_version)
+                break
 
 
 async def open_incident(sickbay: Installation, device: DeviceKey, node: str, pod: Pod | None = None) -> Incident:

@@ -11,7 +11,8 @@ from temporalio.testing import ActivityEnvironment
 from k8s.control import ControlMap
 from k8s.evictions import read_pod
 from k8s.lab.lab import Lab
-from k8s.resources import PODDISRUPTIONBUDGETS
+from k8s.resources import DEPLOYMENTS, PODDISRUPTIONBUDGETS, REPLICASETS
+from sickbay import errors
 from sickbay.model.contracts import SUPERSEDED, Evicted, EvictionOutcome, EvictUser, ListUsers
 from sickbay.model.incident import User
 from sickbay.model.policy import Migration
@@ -25,11 +26,12 @@ pytestmark = pytest.mark.lab
 
 @pytest.fixture
 async def incident(lab: Lab, sickbay: Installation, namespace: str, add_nodes: AddNodes) -> AsyncIterator[Incident]:
-    """Open an incident of a device that pods ``one`` and ``two`` share; a slot that is left is given back."""
+    """Open an incident of a device that Deployments ``one`` and ``two`` share; a slot that is left is given back."""
     (node,) = await add_nodes(1, cluster.shape(namespace))
     await cluster.create_claim(lab.gateway, namespace, "shared", f"{namespace}.example")
     for name in ("one", "two"):
-        await cluster.create_pod(lab.gateway, namespace, name, claim="shared", behaviour={"stop-after": "500ms"})
+        body = cluster.workload("Deployment", name, claim="shared", behaviour={"stop-after": "500ms"})
+        await cluster.create(lab.gateway, DEPLOYMENTS, namespace, body)
         pod = await cluster.running(lab.gateway, namespace, name)
     opened = await open_incident(sickbay, await cluster.device_of(lab.gateway, pod), node, pod)
     yield opened
@@ -51,6 +53,31 @@ async def terminating(incident: Incident, user: User) -> bool:
     """Whether the pod is on its way out."""
     pod = await read_pod(incident.gateway, user.namespace, user.name, user.uid)
     return pod is None or bool(pod.metadata.deletion_timestamp)
+
+
+async def orphan(lab: Lab, user: User) -> None:
+    """Delete Deployment and ReplicaSet of a pod and leave the pod alone, as a person does who wants to save it."""
+    pod = await read_pod(lab.gateway, user.namespace, user.name, user.uid)
+    assert pod is not None
+    replica_set = pod.metadata.owner_references[0].name
+    for resource, name in ((DEPLOYMENTS, user.owner_name), (REPLICASETS, replica_set)):
+        path = resource.path(user.namespace, name)
+        await lab.gateway.request("DELETE", path, body={"propagationPolicy": "Orphan"})
+
+        async def gone(path: str = path) -> bool:
+            try:
+                await lab.gateway.request("GET", path)
+            except errors.NotFound:
+                return True
+            return False
+
+        await cluster.until(gone)
+
+    async def bare() -> bool:
+        found = await read_pod(lab.gateway, user.namespace, user.name, user.uid)
+        return found is not None and not found.metadata.owner_references
+
+    await cluster.until(bare)
 
 
 async def test_an_eviction_takes_a_slot_once(incident: Incident) -> None:
@@ -88,6 +115,31 @@ async def test_a_refusal_gives_the_slot_back(lab: Lab, namespace: str, incident:
     assert "quorum" in (await cluster.until(blocked)).message
     assert one.uid not in await incident.slots.holders()
     assert not await terminating(incident, one)
+
+
+async def test_a_pod_that_nobody_rebuilds_any_more_is_not_evicted(lab: Lab, incident: Incident) -> None:
+    """It could be moved when it was listed; its slot, taken by a try that died before it evicted, is given back."""
+    one, _ = await users(incident)
+    assert one.may_move
+    key = incident.target.effect_key(f"evict/{one.uid}", 1)
+    await incident.slots.take(one, incident.target, effect_key=key, limit=1000)
+    await orphan(lab, one)
+    answer = await evicted(incident, one)
+    assert answer.outcome is EvictionOutcome.UNMOVABLE
+    assert f"delete pod {one.namespace}/{one.name}" in answer.message
+    assert one.uid not in await incident.slots.holders()
+    assert not await terminating(incident, one)
+
+
+async def test_a_pod_that_may_not_move_takes_no_slot(lab: Lab, incident: Incident) -> None:
+    """And leaves alone the one that another incident has for the same pod."""
+    one, two = await users(incident)
+    await orphan(lab, one)
+    await orphan(lab, two)
+    await incident.slots.take(two, incident.target, effect_key="another", limit=1000)
+    assert {(await evicted(incident, user)).outcome for user in (one, two)} == {EvictionOutcome.UNMOVABLE}
+    holders = await incident.slots.holders()
+    assert (one.uid in holders, holders[two.uid]) == (False, "another")
 
 
 async def test_a_pod_that_does_not_hold_the_device_is_never_evicted(

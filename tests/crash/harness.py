@@ -37,7 +37,7 @@ POLICY: Final[Mapping[str, Any]] = {
 }
 """Incidents end in seconds, and nobody is held back."""
 
-STARTS: Final = 20
+STARTS: Final = 40
 """Of one ward."""
 
 NO_SYNC: Final = "--sqlite-pragma=synchronous=0"
@@ -49,8 +49,8 @@ class Ward:
 
     Attributes:
         database: Temporal's.
-        pods: every state of every pod that the watch showed, for the witness.
-        kills: processes that were killed, or put to sleep.
+        pods: every state of every pod that the watch showed since `begin`, for the witness.
+        kills: processes that were killed, or put to sleep, since then.
     """
 
     def __init__(self, lab: Lab, database: Path, stack: AsyncExitStack) -> None:
@@ -64,6 +64,7 @@ class Ward:
         self._broken: Counter[str] = Counter()
         self._sick: dict[str, Seat] = {}
         self._running: list[Sickbay] = []
+        self._log_from = 0
         self._healing: list[asyncio.Task[None]] = []
         self._started = 0
 
@@ -82,6 +83,13 @@ class Ward:
             stack.push_async_callback(ward.end_sickbays)
             await stack.enter_async_context(watching(lab.gateway, "/api/v1/pods", ward._take_pod))
             yield ward
+
+    def begin(self) -> None:
+        """Begin another test: what was before is not the witness's matter any more."""
+        self._log_from = self.lab.audit_log.stat().st_size
+        self.pods.clear()
+        self._broken.clear()
+        self.kills = 0
 
     # Sickbay, and what is done to it.
 
@@ -120,7 +128,7 @@ class Ward:
     async def end_sickbays(self) -> None:
         """End every ``sickbay run``: the test is over."""
         while self._running:
-            await self._running.pop().kill()
+            await self._running.pop().stop()
 
     async def kill_temporal(self) -> None:
         """Kill the Temporal server."""
@@ -194,9 +202,10 @@ class Ward:
             raise AssertionError(f"{error}; left are {stories}") from None
 
     def verdict(self, *, fenced_at_most: int = 1000) -> Findings:
-        """Have the witness check everything that happened since the lab began."""
+        """Have the witness check everything that happened since `begin`."""
         promises = Promises(kills=self.kills, fenced_at_most=fenced_at_most, incidents=self._broken)
         with self.lab.audit_log.open(encoding="utf-8") as log:
+            log.seek(self._log_from)
             return check((line for line in log if line.endswith("\n")), self.pods, promises)
 
     def _take_pod(self, event: str, pod: dict[str, Any]) -> None:

@@ -90,3 +90,7 @@ class Sickbay:
     async def kill(self) -> None:
         """End it as a crash does."""
         await self._process.kill()
+
+    async def stop(self) -> None:
+        """End it as a Deployment does: it gives up its Lease, so that the next one need not wait for it."""
+        await self._process.stop(grace=10)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from k8s.election import Election, Timing
-from k8s.gateway import Gateway, decode
+from k8s.gateway import MERGE_PATCH, Gateway, decode
 from k8s.lab.lab import Lab
 from k8s.resources import LEASES
 from sickbay import errors
@@ -176,6 +176,54 @@ async def test_a_deleted_lease_neither_ends_nor_resets_a_leadership(lab: Lab) ->
         assert not waits.leading
 
 
+@pytest.mark.lab
+@pytest.mark.parametrize("edited", [8, 1, 0])
+async def test_a_leader_whose_term_somebody_edits_is_lost(lab: Lab, edited: int) -> None:
+    """Another number in our Lease ends the term, and the next one is above both, in this process and in others."""
+    name = f"edited-{edited}"
+    async with asyncio.timeout(2 * SOON):
+        for _ in range(2):
+            async with candidate(lab.gateway, name) as old:
+                await old.acquired()
+        async with candidate(lab.gateway, name) as leader:
+            await leader.acquired()
+            assert leader.term == 3
+            await _edit(lab, name, leaseTransitions=edited)
+            await leader.lost.wait()
+            assert (leader.leading, leader.term) == (False, 3)
+            # Left alone until the term's work has ended.
+            spec = await spec_of(lab, name)
+            assert (spec["holderIdentity"], spec["leaseTransitions"]) == (leader.identity, edited)
+        spec = await spec_of(lab, name)
+        assert (spec["holderIdentity"], spec["leaseTransitions"]) == ("", max(3, edited))
+        async with candidate(lab.gateway, name) as following:
+            await following.acquired()
+            assert following.term == max(3, edited) + 1
+            await asyncio.sleep(5 * FAST.retry.total_seconds())
+            assert following.leading
+
+
+@pytest.mark.lab
+async def test_a_restored_lease_does_not_bring_back_terms(lab: Lab) -> None:
+    """A Lease put back as it once was, with nobody's name and an old number, is followed by a number not yet given."""
+    async with asyncio.timeout(2 * SOON):
+        for _ in range(2):
+            async with candidate(lab.gateway, "restored") as old:
+                await old.acquired()
+        async with candidate(lab.gateway, "restored") as leader:
+            await leader.acquired()
+            await _edit(lab, "restored", leaseTransitions=1, holderIdentity="")
+            await leader.lost.wait()
+        async with candidate(lab.gateway, "restored") as following:
+            await following.acquired()
+            assert following.term == leader.term + 1 == 4
+
+
+async def _edit(lab: Lab, name: str, **spec: Any) -> None:
+    path = LEASES.path("kube-system", name)
+    await lab.gateway.request("PATCH", path, body={"spec": spec}, content_type=MERGE_PATCH)
+
+
 async def _spec_or_none(lab: Lab, name: str) -> dict[str, Any] | None:
     try:
         return await spec_of(lab, name)
@@ -257,6 +305,18 @@ async def test_a_takeover_whose_answer_was_lost_is_confirmed_before_leading(tmp_
             renewal = json.loads(server.asked[3].body)
             assert renewal["metadata"] == {"resourceVersion": "9"}
             assert "acquireTime" not in renewal["spec"]
+
+
+async def test_a_takeover_that_somebody_renumbers_takes_the_next_number(tmp_path: Path) -> None:
+    """The number of an unconfirmed takeover counts only while it is the highest: a lower one was set by hand."""
+    async with asyncio.timeout(SOON), scripted(tmp_path) as (server, gateway):
+        election = candidate(gateway)
+        server.script.extend(
+            [says(200, lease("", 6)), cut(), says(200, lease(election.identity, 2, "9")), echoes(server, "10")]
+        )
+        async with election:
+            await election.acquired()
+            assert election.term == 7
 
 
 async def test_another_holder_ends_a_leadership(tmp_path: Path) -> None:

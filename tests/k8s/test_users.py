@@ -196,13 +196,14 @@ async def test_what_the_incident_noted_is_kept(
 ) -> None:
     """State, retry, and the refusal of an eviction pass through; a pod that is gone keeps the time it went."""
     await add_nodes(1, cluster.shape(namespace))
-    await cluster.create_claim(lab.gateway, namespace, "one", f"{namespace}.example")
-    await cluster.create_pod(lab.gateway, namespace, "work", claim="one")
+    await cluster.create_template(lab.gateway, namespace, "gpu", f"{namespace}.example")
+    body = cluster.workload("Deployment", "work", template="gpu")
+    await cluster.create(lab.gateway, DEPLOYMENTS, namespace, body)
     pod = await cluster.running(lab.gateway, namespace, "work")
     device = await cluster.device_of(lab.gateway, pod)
     blocked = user(
         namespace=namespace,
-        name="work",
+        name=pod.metadata.name,
         uid=pod.metadata.uid,
         state=UserState.BLOCKED,
         note="budget quorum",
@@ -214,6 +215,24 @@ async def test_what_the_incident_noted_is_kept(
     kept = ("state", "note", "blocked_since", "retry_at")
     assert [getattr(still, name) for name in kept] == [getattr(blocked, name) for name in kept]
     assert gone == former
+
+
+@pytest.mark.lab
+async def test_a_blocked_pod_that_may_not_move_any_more_is_blocked_no_more(
+    lab: Lab, sickbay: Installation, namespace: str, add_nodes: AddNodes
+) -> None:
+    """Nobody tries its eviction again: it is told why it stays, and not of the budget that blocked it."""
+    (node,) = await add_nodes(1, cluster.shape(namespace))
+    await cluster.create_claim(lab.gateway, namespace, "one", f"{namespace}.example")
+    await cluster.create_pod(lab.gateway, namespace, "work", claim="one")
+    pod = await cluster.running(lab.gateway, namespace, "work")
+    blocked = user(
+        namespace=namespace, name="work", uid=pod.metadata.uid, state=UserState.BLOCKED, note="budget quorum"
+    )
+    (now,) = await lists(sickbay.gateway).users(cluster.device(namespace, node), (blocked,))
+    assert (now.state, now.may_move) == (UserState.FOUND, False)
+    assert f"delete pod {namespace}/work" in now.note
+    assert changed((blocked,), (now,))
 
 
 @pytest.mark.lab
@@ -252,11 +271,14 @@ async def test_while_a_claim_cannot_be_read_nobody_counts_as_gone(tmp_path: Path
         ([user()], [user(terminating=True)], True),
         ([user()], [user(state=UserState.EVICTED)], False),
         ([user(may_move=False)], [user(may_move=True)], True),
-        ([user(may_move=True)], [user(may_move=False)], False),
+        ([user(may_move=True)], [user(may_move=False)], True),
+        ([user(state=UserState.BLOCKED)], [user(may_move=False)], True),
+        ([user(terminating=True)], [user(terminating=True, may_move=False)], False),
+        ([user(state=UserState.GONE)], [user(state=UserState.GONE, may_move=False)], False),
     ],
 )
 def test_only_what_an_incident_would_act_on_is_a_change(
     before: list[User], after: list[User], *, differs: bool
 ) -> None:
-    """Coming, going, terminating, replaced, and becoming movable; notes and times are not."""
+    """Coming, going, terminating, replaced, and becoming movable or not; notes and times are not."""
     assert changed(before, after) is differs

@@ -180,7 +180,7 @@ async def test_a_restart_reopens_nothing(scene: Scene) -> None:
     await scene.delete("seen")
     await scene.released(seat)
     before = await scene.record(seat)
-    await scene.run.kill()
+    await scene.run.stop()
     another = await scene.ward.sickbay()
     await another.ready()
     scene = replace(scene, run=another)

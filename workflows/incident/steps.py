@@ -104,7 +104,7 @@ def _write(state: IncidentState, _: Step) -> c.WriteStatus:
 def _written(state: IncidentState, written: c.Written, now: datetime) -> IncidentState:
     state = state.model_copy(update={"unsaid": False})
     if written.admitted:
-        return progress.admitted(state, c.Admitted(numbers=written.admission_numbers), now)
+        return progress.admitted(state, written.admission_numbers, now)
     return state.model_copy(update={"admission_numbers": written.admission_numbers or state.admission_numbers})
 
 

@@ -24,7 +24,7 @@ with workflow.unsafe.imports_passed_through():
     from sickbay.policy.steps import Step, Verb
     from workflows.incident import present
     from workflows.incident.inbox import Inbox, Refusal
-    from workflows.incident.steps import CALLS, HEARTBEAT, priority
+    from workflows.incident.steps import CALLS, HEARTBEAT, Call, priority
 
 SILENT: Final = frozenset({Verb.READ, Verb.OPEN_RELEASE, Verb.CLOSE, Verb.END})
 """Verbs that need no word in the record first: they change nothing, or are that word."""
@@ -71,7 +71,8 @@ class DeviceIncident:
                 if isinstance(cause, ApplicationError) and cause.type == c.SUPERSEDED:
                     break
                 reason = UNSPEAKABLE if error.activity_type == c.Activity.WRITE_STATUS else "StepFailed"
-                self._failed(error, reason, f"a step failed for long and is tried again: {cause or error}")
+                remedy = f"a step failed for long and is tried again: {cause or error}"
+                self._failed(error, reason, remedy, activity=error.activity_type)
             except asyncio.CancelledError as error:
                 self._failed(error, "Cancelled", "")
             except Exception as error:  # noqa: BLE001 - the edge of the loop: a fenced device never loses its keeper
@@ -129,7 +130,7 @@ class DeviceIncident:
             if isinstance(word, c.Observed):
                 self._state = progress.heard(self._state, word, now)
             elif isinstance(word, c.Admitted):
-                self._state = progress.admitted(self._state, word, now)
+                self._state = progress.called(self._state, word)
             else:
                 self._refuse(word)
 
@@ -138,18 +139,21 @@ class DeviceIncident:
         text = f"signal {refusal.name} refused: {refusal.why}"
         self._state = progress.note(self._state, text, workflow.now())
 
-    def _failed(self, error: BaseException, reason: str, remedy: str) -> None:
+    def _failed(self, error: BaseException, reason: str, remedy: str, activity: str = "") -> None:
         if is_cancelled_exception(error):
             # Cancel from the UI must not leave a fenced device without a keeper: it is noted, and the loop goes on.
             self._state = progress.note(self._state, "cancelled by hand; goes on", workflow.now())
             return
-        self._state = progress.failed(self._state, reason, tamed(remedy, 400), workflow.now())
+        self._state = progress.failed(self._state, activity, reason, tamed(remedy, 400), workflow.now())
 
     async def _act(self, step: Step) -> None:
         """Carry out one short verb."""
         call = CALLS[step.verb]
         result = await self._start(step, call.build(self._state, step))
-        self._state = progress.worked(call.fold(self._state, result, workflow.now()))
+        self._fold(call, result)
+
+    def _fold(self, call: Call, result: Any) -> None:
+        self._state = progress.worked(call.fold(self._state, result, workflow.now()), call.activity)
 
     def _start(self, step: Step, argument: Payload) -> workflow.ActivityHandle[Any]:
         call = CALLS[step.verb]
@@ -179,8 +183,7 @@ class DeviceIncident:
             return
         if self._waiting is not None and self._waiting.handle.done():
             waiting, self._waiting = self._waiting, None
-            result = await waiting.handle
-            self._state = CALLS[waiting.verb].fold(self._state, result, workflow.now())
+            self._fold(CALLS[waiting.verb], await waiting.handle)
 
     def _wait_for(self, step: Step) -> None:
         if step.verb is Verb.WAIT:

@@ -14,7 +14,7 @@ from sickbay.policy.ladder import next_step
 from sickbay.policy.steps import Step, Verb
 from tests.builders import NOW, incident, policy, seconds, user
 
-READ = {"read_at": NOW, "health": Health.UNHEALTHY, "verified": True}
+READ = {"read_at": NOW, "health": Health.UNHEALTHY, "verified": True, "bad_since": NOW}
 FENCED = READ | {"fence_number": 1, "fence_allotted": True, "fence_uid": "rule-1", "fenced_at": NOW}
 FREE = FENCED | {"users": (), "users_at": NOW}
 LATER = NOW + seconds(31)

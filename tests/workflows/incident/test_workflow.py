@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from temporalio.client import WorkflowHandle
+from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
@@ -289,3 +290,43 @@ async def test_replaced_users_are_named_in_the_story(time_skipping: WorkflowEnvi
     async with working(time_skipping, world):
         report = await (await begin(time_skipping)).result()
     assert any(UserState.REPLACED in line.text for line in report.timeline)
+
+
+async def test_a_signal_alone_admits_nobody(time_skipping: WorkflowEnvironment) -> None:
+    """Whoever may send signals does not overrule the guard, nor a person who is to approve: the record counts."""
+    world = World()
+    world.admitted = False
+    async with working(time_skipping, world):
+        handle = await begin(time_skipping, admitted=False)
+        await world.until(lambda: any(s.wants_admission for s in world.statuses))
+        read = world.done[c.Activity.READ_DEVICE]
+        await handle.signal(c.ADMITTED_SIGNAL, {})
+        await world.until(lambda: world.done[c.Activity.READ_DEVICE] > read)
+        await time_skipping.sleep(60)
+        assert world.fences == set()
+        await handle.terminate()
+
+
+async def test_a_step_that_fails_for_good_is_tried_once_a_minute(time_skipping: WorkflowEnvironment) -> None:
+    """The question to a person stands until the step works, and nothing turns in circles meanwhile."""
+    world = World()
+    world.health = None
+    mended = False
+
+    def fails() -> None:
+        if not mended:
+            raise ApplicationError("HTTP 405", type="MethodNotAllowed", non_retryable=True)
+
+    world.on[c.Activity.START_PROBE] = fails
+    async with working(time_skipping, world):
+        handle = await begin(time_skipping)
+        await time_skipping.sleep(3600)
+        assert 30 <= world.done[c.Activity.START_PROBE] <= 60
+        assert world.done[c.Activity.WRITE_STATUS] <= 10
+        asked = world.statuses[-1].ask
+        assert asked is not None
+        assert (asked.reason, "HTTP 405" in asked.remedy) == ("StepFailed", True)
+        mended = True
+        report = await handle.result()
+    assert report.outcome is Phase.RELEASED
+    assert world.statuses[-1].ask is None
