@@ -10,8 +10,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from k8s.gateway import Gateway, decode
-from k8s.lab import kubeconfig
+from k8s.gateway import Gateway
+from k8s.lab.accounts import account_kubeconfig
 from k8s.lab.build import ensure_binary, say_on_stderr
 from k8s.lab.controlplane import ADMIN, NODES, ControlPlane, ControlPlaneOptions
 from k8s.lab.directory import LabDirectory
@@ -22,7 +22,6 @@ from k8s.lab.temporal import TemporalOptions, TemporalServer
 from k8s.lab.tools import Say, find_temporal
 from sickbay import errors
 
-_TOKEN_SECONDS: Final = 24 * 3600
 _ACCOUNT_WITHIN: Final = 30.0
 """Seconds for the controller manager to make a namespace's default account."""
 
@@ -124,16 +123,13 @@ class Lab:
         Raises:
             NotFound: there is no such account.
         """
-        answer = await self.gateway.request(
-            "POST",
-            f"/api/v1/namespaces/{namespace}/serviceaccounts/{service_account}/token",
-            body={"spec": {"expirationSeconds": _TOKEN_SECONDS}},
-        )
-        return kubeconfig.write(
-            self.directory / f"{namespace}.{service_account}.kubeconfig",
+        return await account_kubeconfig(
+            self.gateway,
+            self.directory,
+            namespace=namespace,
+            account=service_account,
             server=self.control_plane.url,
             authority=self.control_plane.authority.certificate,
-            user=kubeconfig.by_token(decode(answer)["status"]["token"]),
         )
 
 

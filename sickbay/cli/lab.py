@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 import yaml
 
 from k8s.gateway import Gateway, decode
-from k8s.lab import kubeconfig
+from k8s.lab.accounts import account_kubeconfig
 from k8s.lab.build import ensure_binary, say_on_stderr
 from k8s.lab.control import DEFAULT_NAME, Request, Summary, ask, launch
 from k8s.lab.nodes.fleet import Health
 from k8s.lab.tools import find_temporal
 from sickbay import errors
-
-TOKEN_SECONDS: Final = 24 * 3600
-"""How long a written kubeconfig works."""
 
 _name = click.option("--name", default=DEFAULT_NAME, show_default=True, help="Which lab; several can run side by side.")
 
@@ -122,20 +119,20 @@ def _ask(name: str, request: Request) -> Summary:
 async def _write_account(summary: Summary) -> Path:
     """Write the kubeconfig beside the administrator's, whose cluster it names."""
     cluster = _cluster(summary)
-    path = "/api/v1/namespaces/sickbay/serviceaccounts/sickbay/token"
     async with await Gateway.connect(kubeconfig=summary.kubeconfig) as gateway:
         try:
-            answer = await gateway.request("POST", path, body={"spec": {"expirationSeconds": TOKEN_SECONDS}})
+            return await account_kubeconfig(
+                gateway,
+                Path(summary.directory),
+                namespace="sickbay",
+                account="sickbay",
+                server=cluster["server"],
+                authority=Path(cluster["certificate-authority"]),
+            )
         except errors.NotFound as error:
             raise errors.UsageError(
                 f"Sickbay is not installed in lab {summary.name}; run 'sickbay install --cluster {summary.name}' first"
             ) from error
-    return kubeconfig.write(
-        Path(summary.directory) / "sickbay.sickbay.kubeconfig",
-        server=cluster["server"],
-        authority=Path(cluster["certificate-authority"]),
-        user=kubeconfig.by_token(decode(answer)["status"]["token"]),
-    )
 
 
 def _cluster(summary: Summary) -> dict[str, str]:
