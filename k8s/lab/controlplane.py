@@ -14,7 +14,7 @@ import aiohttp
 import yaml
 
 from k8s.lab import kubeconfig, pki
-from k8s.lab.process import Process, free_ports, retry_ports, together
+from k8s.lab.process import GO, Process, free_ports, retry_ports, together
 
 ADMIN: Final = "admin"
 NODES: Final = "nodes"
@@ -26,10 +26,6 @@ _USERS: Final = {ADMIN: "system:masters", NODES: "system:masters", _CONTROLLER_M
 _AUDIT_POLICY: Final = Path(__file__).with_name("audit-policy.yaml")
 _READY_WITHIN: Final = 120.0
 """Seconds for one component. Two or three are normal; a machine that compiles at the same time takes longer."""
-
-_GARBAGE: Final = "200"
-"""Percent of new heap before Go collects garbage (usually 100): a lab lives for minutes, and memory costs less than the
-fifth of all CPU time that this saves."""
 
 
 @dataclass(frozen=True)
@@ -198,7 +194,7 @@ class ControlPlane:
             name,
             [self._binary, name, *flags, *self._options.flags.get(name, ())],
             log=self._directory / f"{name}.log",
-            environment={"GOGC": _GARBAGE},
+            environment=GO,
         )
         self._processes[name] = process
         async with aiohttp.ClientSession() as session:

@@ -11,7 +11,7 @@ from typing import Final
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.service import ConnectConfig, RPCError, ServiceClient
 
-from k8s.lab.process import POLL, Process, free_ports, retry_ports
+from k8s.lab.process import GO, POLL, Process, free_ports, retry_ports
 
 NAMESPACE: Final = "default"
 _READY_WITHIN: Final = 60.0
@@ -102,7 +102,7 @@ class TemporalServer:
                 *self._options.flags,
             ],
             log=self._log,
-            environment={"TEMPORAL_DISABLE_NEWS_FETCH": "true"},
+            environment={**GO, "TEMPORAL_DISABLE_NEWS_FETCH": "true"},
         )
         try:
             await self._process.until(self._serving, within=_READY_WITHIN)

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from temporalio.common import Priority, RetryPolicy
+from temporalio.workflow import ActivityHandle
 
 from sickbay.model import contracts as c
 from sickbay.model.base import Payload
@@ -64,6 +65,15 @@ class Call:
     start_to_close: timedelta = SHORT
     schedule_to_close: timedelta = BUDGET
     retries: RetryPolicy = field(default_factory=lambda: EFFECT_RETRIES)
+
+
+@dataclass
+class Waiting:
+    """An activity of the queue ``waits`` that is under way; it is kept as long as its input stays the same."""
+
+    verb: Verb
+    input: Payload
+    handle: ActivityHandle[Any]
 
 
 def priority(state: IncidentState) -> Priority:

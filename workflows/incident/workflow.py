@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
@@ -24,7 +23,7 @@ with workflow.unsafe.imports_passed_through():
     from sickbay.policy.steps import Step, Verb
     from workflows.incident import present
     from workflows.incident.inbox import Inbox, Refusal
-    from workflows.incident.steps import CALLS, HEARTBEAT, Call, priority
+    from workflows.incident.steps import CALLS, HEARTBEAT, Call, Waiting, priority
 
 SILENT: Final = frozenset({Verb.READ, Verb.OPEN_RELEASE, Verb.CLOSE, Verb.END})
 """Verbs that need no word in the record first: they change nothing, or are that word."""
@@ -37,15 +36,6 @@ SHORTEST: Final = timedelta(seconds=1)
 
 SUMMARY: Final = 200
 """Bytes of an activity's or timer's summary."""
-
-
-@dataclass
-class Waiting:
-    """An activity of the queue ``waits`` that is under way; it is kept as long as its input stays the same."""
-
-    verb: Verb
-    input: Payload
-    handle: workflow.ActivityHandle[Any]
 
 
 @workflow.defn(name=c.INCIDENT_WORKFLOW)
