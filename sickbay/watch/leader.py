@@ -245,7 +245,7 @@ class Leader:
         fence = self._books.fences(spec.key).get(known.name)
         if fence is None or fence.uid != known.uid or fence.terminating:
             return True
-        return not any(fence.matches(spec.key, spec.incident, shadow=shadow) for shadow in (False, True))
+        return not any(fence.matches(spec.key, spec.incident, shadow=shadow, ramping=True) for shadow in (False, True))
 
     async def _tell_lost(self, device: DeviceKey, record: Record) -> None:
         """Find out live whether the fence is lost, for a release deletes fences too and two watches race; tell once."""

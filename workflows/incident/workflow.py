@@ -21,6 +21,7 @@ with workflow.unsafe.imports_passed_through():
     from sickbay.policy import progress
     from sickbay.policy.ladder import next_step
     from sickbay.policy.steps import Step, Verb
+    from sickbay.policy.story import note
     from workflows.incident import present
     from workflows.incident.inbox import Inbox, Refusal
     from workflows.incident.steps import CALLS, HEARTBEAT, Call, Waiting, priority
@@ -127,12 +128,12 @@ class DeviceIncident:
     def _refuse(self, refusal: Refusal) -> None:
         workflow.logger.warning("signal refused: %s: %s", refusal.name, refusal.why)
         text = f"signal {refusal.name} refused: {refusal.why}"
-        self._state = progress.note(self._state, text, workflow.now())
+        self._state = note(self._state, text, workflow.now())
 
     def _failed(self, error: BaseException, reason: str, remedy: str, activity: str = "") -> None:
         if is_cancelled_exception(error):
             # Cancel from the UI must not leave a fenced device without a keeper: it is noted, and the loop goes on.
-            self._state = progress.note(self._state, "cancelled by hand; goes on", workflow.now())
+            self._state = note(self._state, "cancelled by hand; goes on", workflow.now())
             return
         self._state = progress.failed(self._state, activity, reason, tamed(remedy, 400), workflow.now())
 
