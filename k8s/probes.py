@@ -20,7 +20,7 @@ from k8s.clock import utc_now
 from k8s.evictions import read_pod
 from k8s.gateway import Gateway
 from k8s.hardware import Hardware
-from k8s.listings import ClaimLister, Claims, SliceLister
+from k8s.listings import ClaimLister, Claims, SliceLister, list_all
 from k8s.owners import condition
 from k8s.probe_objects import (
     CLAIM_VERSION_ANNOTATION,
@@ -37,6 +37,7 @@ from k8s.wire import AllocationResult, Event, Node, Pod, ResourceClaim
 from sickbay import errors
 from sickbay.model.contracts import ProbeVerdict, StartProbe
 from sickbay.model.incident import Target, Trial
+from sickbay.model.policy import Probe
 from sickbay.policy.verdict import ProbeFacts, judge, no_room
 
 log = structlog.get_logger(__name__)
@@ -83,12 +84,10 @@ class Probes:
         if claim is None:
             attribute = order.settings.identity_attribute(device.driver)
             hardware = (await self._slices.identities(device.driver, attribute)).identify(device)
-            held = await self._claims.get()
-            others = [c for (namespace, name), c in held.by_name.items() if namespace == PROBE_NAMESPACE]
             waiting = (
                 _unaddressable(hardware, order.hardware_id)
-                or _held(held, step)
-                or no_room([_age(c, self._now()) for c in others if not results_of(c)], len(others), order.settings)
+                or _held(await self._claims.get(), step)
+                or await self._no_room(order.settings)
             )
             if waiting:
                 return waiting
@@ -150,6 +149,14 @@ class Probes:
             log.info("probe_object_already_gone", kind=kind, name=step.name)
         left = await self._get(resource, reader, step.name)
         return left is not None and left.metadata.uid == uid
+
+    async def _no_room(self, settings: Probe) -> str:
+        """Say why no further trial may be sent to any device now. Two that ask at once may both be let in."""
+        listed = await list_all(self._gateway, PODS, _POD, namespace=PROBE_NAMESPACE)
+        there = [pod for pod in listed.items if not pod.terminal]
+        now = self._now()
+        pending = [_age(pod, now) for pod in there if pod.status.phase in {"", "Pending"}]
+        return no_room(pending, len(there), settings)
 
     async def _held_before(self, step: ProbeStep, since: str) -> tuple[AllocationResult, ...]:
         """Find in the claim's history what it held; nothing if that is no longer told."""
@@ -218,8 +225,8 @@ def _held(held: Claims, step: ProbeStep) -> str:
     return ""
 
 
-def _age(claim: ResourceClaim, now: datetime) -> timedelta:
-    return now - datetime.fromisoformat(claim.metadata.creation_timestamp)
+def _age(pod: Pod, now: datetime) -> timedelta:
+    return now - datetime.fromisoformat(pod.metadata.creation_timestamp)
 
 
 def _unaddressable(hardware: Hardware, hardware_id: str) -> str:

@@ -28,7 +28,7 @@ def remove(state: IncidentState) -> Step:
     """Take away a trial that has its verdict, or one of an earlier run."""
     return Step(
         verb=Verb.STOP_PROBE,
-        phase=PHASES[state.trial],
+        phase=Phase.SOAKING if state.proof is Proof.SOAKED else PHASES[state.trial],
         reason="Judged",
         message=f"removes {state.trial} {state.probe_number} ({state.verdict_note or 'of an earlier run'})",
     )

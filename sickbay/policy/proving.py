@@ -8,6 +8,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
+from sickbay.model.base import format_duration
 from sickbay.model.contracts import Fenced, ProbeVerdict, Reading
 from sickbay.model.incident import IncidentState, ProbeStage, Proof, ReleaseStage, Trial, Verdict
 from sickbay.model.observation import Health
@@ -131,14 +132,15 @@ def _soaked(state: IncidentState, now: datetime) -> IncidentState:
     """End a soak that has lasted, or that will not come to anything."""
     soak, began = state.policy.soak, state.soaking_since or now
     if lasted(state, soak.time):
-        judged = {"probe": ProbeStage.JUDGED, "verdict": Verdict.PASS, "proof": Proof.SOAKED}
-        return note(state.model_copy(update=judged), f"canary {state.probe_number}: stayed well while it soaked", now)
+        text = f"fresh Healthy for {format_duration(soak.time)} under load"
+        judged = {"probe": ProbeStage.JUDGED, "verdict": Verdict.PASS, "verdict_note": text, "proof": Proof.SOAKED}
+        return note(state.model_copy(update=judged), f"canary {state.probe_number}: {text}", now)
     if now < began + soak.deadline:
         return state
     late = ProbeVerdict(
         verdict=Verdict.INCONCLUSIVE,
         cause="SoakDeadline",
-        message=f"its status was not fresh Healthy for {soak.time} within {soak.deadline}",
+        message=f"not fresh Healthy for {format_duration(soak.time)} in {format_duration(soak.deadline)}",
     )
     return after_verdict(state, late, now)
 

@@ -108,7 +108,7 @@ def no_room(pending: Sequence[timedelta], there: int, settings: Probe) -> str:
     """Say why no further trial may be sent to any device now, ``""`` if one may.
 
     Args:
-        pending: ages of those trials that were given no device yet.
+        pending: ages of those trials that do not run yet.
         there: all trials of the cluster.
         settings: the limits.
     """

@@ -133,7 +133,7 @@ async def test_a_probe_tries_exactly_the_fenced_device(
     assert await trial.verdict(fenced.target, 1, fenced.hardware) == ProbeVerdict(
         verdict=Verdict.INCONCLUSIVE,
         cause="ProbeGone",
-        message="the probe's pod was deleted before it had a verdict",
+        message="its pod was deleted before it had a verdict",
     )
 
 
@@ -307,9 +307,9 @@ async def test_a_history_that_is_lost_is_no_proof(tmp_path: Path) -> None:
     lost = streams(event("ERROR", status(410, "Expired")))
     for history in (says(410, status(410, "Expired")), lost, streams(event("ADDED", claim))):
         async with scripted(tmp_path) as (server, gateway):
-            server.script += [says(200, work), says(200, claim), history]
+            server.script += [says(200, work), says(200, {"metadata": {}, "items": []}), says(200, claim), history]
             found = await probes(gateway).verdict(step.target, 1, "GPU-3")
-        assert server.asked[2].query["resourceVersion"] == "7"
+        assert server.asked[3].query["resourceVersion"] == "7"
         assert found is not None
         assert (found.verdict, found.cause) == (Verdict.INCONCLUSIVE, "NotAllocated")
 
