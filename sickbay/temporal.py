@@ -247,7 +247,7 @@ class Temporal:
                     STATE_QUERY, result_type=IncidentState, rpc_timeout=CALL_TIMEOUT
                 )
             )
-        except (TemporalRefused, _NotFoundError, WorkflowQueryFailedError):
+        except (TemporalRefused, _NotFoundError, WorkflowQueryFailedError, ValueError):  # an answer that is no state
             return None
 
     async def report(self, incident: str) -> IncidentReport | None:
@@ -262,7 +262,7 @@ class Temporal:
                     rpc_timeout=CALL_TIMEOUT
                 )
             )
-        except (TemporalRefused, _NotFoundError, WorkflowFailureError):
+        except (TemporalRefused, _NotFoundError, WorkflowFailureError, ValueError):  # a result that is no report
             return None
 
     async def version(self) -> str:
