@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -42,6 +43,7 @@ from sickbay.model.contracts import Queue
 from sickbay.temporal import Temporal
 from tests.builders import policy
 from tests.installation import CLUSTER, OPERATORS, a_device, record_spec
+from tests.k8s.cluster import until
 from workers.sandbox import workflow_runner
 from workflows.incident.workflow import DeviceIncident
 
@@ -152,13 +154,15 @@ async def a_tolerant_template(gateway: Gateway) -> None:
     """Create a template that takes any device, as soon as the missing binding lets it through."""
     wish = {"deviceClassName": "gpu.sickbay.dev", "tolerations": [{"operator": "Exists"}]}
     spec = {"spec": {"devices": {"requests": [{"name": "gpu", "exactly": wish}]}}}
-    while True:
-        try:
-            path = RESOURCECLAIMTEMPLATES.path("default")
-            await gateway.request("POST", path, body={"metadata": {"name": "greedy"}, "spec": spec})
-        except errors.Forbidden:
-            continue
-        return
+    body = {"metadata": {"name": "greedy"}, "spec": spec}
+
+    async def created() -> bool:
+        with suppress(errors.Forbidden):
+            await gateway.request("POST", RESOURCECLAIMTEMPLATES.path("default"), body=body)
+            return True
+        return False
+
+    await until(created)
 
 
 def wrong(findings: list[Finding]) -> set[str]:
