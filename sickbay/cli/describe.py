@@ -46,6 +46,9 @@ async def _incident(settings: Settings, name: str) -> list[Fact]:
     record = case.subject.record
     if record is None:
         raise errors.SickbayError(f"{name!r} has no incident; see sickbay get incidents --all")
+    past = case.subject.past(name)
+    if past is not None:
+        return list(facts.past_incident(case.subject, past, case.told))
     return [
         *facts.explanation(case.subject, case.control, case.told, utc_now()),
         *facts.incident(record, case.told),

@@ -58,7 +58,7 @@ async def _watch(settings: Settings, name: str, printer: Printer) -> None:
         for line in printer.stream(timeline.rows(story, begin=begin)):
             click.echo(line)
         last = story[-1] if story else last
-        if case.subject.entry is None or case.subject.entry.closed:
+        if case.subject.entry is None or case.subject.entry.closed or case.subject.past(name):
             return
         await asyncio.sleep(POLL)
 
@@ -67,5 +67,5 @@ def _story(case: Case, name: str) -> list[TimelineEntry]:
     record = case.subject.record
     if record is None:
         raise errors.SickbayError(f"{name!r} has no incident; see sickbay get incidents --all")
-    past = next((past for past in record.status.history if past.incident == name != record.spec.incident), None)
+    past = case.subject.past(name)
     return list(case.told.timeline) or (timeline.of_past(past) if past else timeline.of_record(record))

@@ -88,6 +88,8 @@ async def _list(settings: Settings, kind: Kind, wanted: Wanted, printer: Printer
 
 async def _watch(settings: Settings, kind: Kind, wanted: Wanted, printer: Printer) -> None:
     shown: dict[str, Row] = {}
+    longest = max(map(len, _PHASES))  # an incident goes through most of them
+    printer.widths = COLUMNS[kind].widths(PHASE=longest, STATE=longest)
 
     def tell(sight: Sight) -> None:
         found = rows(kind, sight, replace(wanted, keys=frozenset(shown)), utc_now())

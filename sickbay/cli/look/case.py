@@ -45,14 +45,8 @@ async def gather(settings: Settings, name: str, *, ended: bool = True) -> Case:
     entry, record = subject.entry, subject.record
     if record is None or entry is None or (entry.closed and not ended):
         return Case(subject, control, Told())
-    return Case(subject, control, await ask(temporal_of(settings), _incident(subject, name) or record.spec.incident))
-
-
-def _incident(subject: Subject, name: str) -> str:
-    """The incident that was named, if it was one."""
-    record = subject.record
-    assert record is not None
-    return name if name in {past.incident for past in record.status.history} else ""
+    named = name if subject.past(name) else record.spec.incident
+    return Case(subject, control, await ask(temporal_of(settings), named))
 
 
 async def _control(gateway: Gateway) -> Control | None:

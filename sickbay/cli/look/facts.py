@@ -80,9 +80,18 @@ def incident(record: Record, told: Told) -> Iterator[Fact]:
     yield Fact("Last reading", _one(_reading(state) if state else ""))
     yield Fact("Users", tuple(map(_user, state.users)) if state else ())
     yield Fact("Probes", _one(_probes(state) if state else ""))
-    if told.report is not None:
-        yield Fact("Moved", told.report.moved)
-    yield Fact("Events", tuple(f"{clock(e.at)}  {e.phase:<13} {tamed(e.text)}" for e in told.timeline))
+    yield from _reported(told)
+
+
+def past_incident(subject: Subject, past: PastIncident, told: Told) -> Iterator[Fact]:
+    """Say what is still known of an incident before the last one."""
+    driver, pool, device = subject.place
+    yield Fact("Device", (f"{device} of pool {pool}, driver {driver}",))
+    yield Fact("Incident", (f"{past.incident}, run {past.run}",))
+    yield Fact("Opened", (f"{clock(past.opened_at)} ({past.reason})",))
+    yield Fact("Closed", (f"{clock(past.closed_at)} {past.outcome}",))
+    yield from _reported(told)
+    yield Fact("Temporal", _one(told.problem))
 
 
 def quarantine(entry: Entry) -> Iterator[Fact]:
@@ -117,6 +126,13 @@ def quarantine(entry: Entry) -> Iterator[Fact]:
         yield Fact("Closed", (f"{clock(status.closed.at)} {status.closed.outcome}",))
     yield Fact("History", tuple(_past(past) for past in reversed(status.history)))
     yield Fact("Finalizers", record.finalizers)
+
+
+def _reported(told: Told) -> Iterator[Fact]:
+    if told.report is not None:
+        yield Fact("Moved", told.report.moved)
+        yield Fact("Fences", (str(told.report.fences),))
+    yield Fact("Events", tuple(f"{clock(e.at)}  {e.phase:<13} {tamed(e.text)}" for e in told.timeline))
 
 
 def _open(entry: Entry, record: Record, told: Told, now: datetime) -> Iterator[Fact]:

@@ -12,7 +12,7 @@ from k8s.wire import SliceDevice
 from sickbay import errors
 from sickbay.cli.look.entry import Entry, Place, entries, spellings
 from sickbay.cli.look.rows import tainted
-from sickbay.model.record import Record
+from sickbay.model.record import PastIncident, Record
 
 SHOWN: Final = 8
 """Candidates that an ambiguous name is told."""
@@ -39,6 +39,13 @@ class Subject:
     def record(self) -> Record | None:
         """Its record, if it can be read."""
         return self.entry.record if self.entry else None
+
+    def past(self, name: str) -> PastIncident | None:
+        """Find the incident before the last one that has this id."""
+        record = self.record
+        if record is None or name == record.spec.incident:
+            return None
+        return next((past for past in record.status.history if past.incident == name), None)
 
 
 def find(sight: Sight, name: str) -> Subject:

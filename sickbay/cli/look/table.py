@@ -35,6 +35,10 @@ class Columns:
     usual: tuple[str, ...]
     wide: tuple[str, ...] = ()
 
+    def widths(self, **least: int) -> list[int]:
+        """Give widths to begin with: of some columns by heading, 0 of the others."""
+        return [least.get(heading, 0) for heading in (*self.usual, *self.wide)]
+
 
 @dataclass(frozen=True)
 class Row:
@@ -59,12 +63,17 @@ class Row:
 
 @dataclass
 class Printer:
-    """Writes rows, batch by batch under the same columns: these grow, and never shrink."""
+    """Writes rows, batch by batch under the same columns.
+
+    Attributes:
+        headed: headings are still to come.
+        widths: of the columns: they grow, and never shrink.
+    """
 
     columns: Columns
     output: Output = Output.TABLE
     headed: bool = True
-    _widths: list[int] = field(default_factory=list)
+    widths: list[int] = field(default_factory=list)
 
     def table(self, rows: Sequence[Row]) -> list[str]:
         """Lay rows out as lines; headings come once, with the first ones."""
@@ -76,10 +85,10 @@ class Printer:
             lines.insert(0, [*self.columns.usual, *(self.columns.wide if wide else ())])
             self.headed = False
         for line in lines:
-            self._widths += [0] * (len(line) - len(self._widths))
-            self._widths = [max(width, len(cell)) for width, cell in zip(self._widths, line, strict=True)]
+            self.widths += [0] * (len(line) - len(self.widths))
+            self.widths = [max(width, len(cell)) for width, cell in zip(self.widths, line, strict=False)]
         return [
-            GAP.join(cell.ljust(width) for cell, width in zip(line, self._widths, strict=True)).rstrip()
+            GAP.join(cell.ljust(width) for cell, width in zip(line, self.widths, strict=False)).rstrip()
             for line in lines
         ]
 

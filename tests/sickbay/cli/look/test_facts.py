@@ -12,7 +12,7 @@ from sickbay.cli.look import facts, timeline
 from sickbay.cli.look.subject import find
 from sickbay.cli.look.table import Printer
 from sickbay.cli.look.told import Told
-from sickbay.model.incident import TimelineEntry, User, UserState
+from sickbay.model.incident import IncidentReport, TimelineEntry, User, UserState
 from sickbay.model.record import Phase
 from tests.builders import NOW, incident, policy, target
 from tests.sickbay.cli.look.golden import golden
@@ -70,6 +70,18 @@ def test_a_described_incident_is_this() -> None:
     said = "\n".join(facts.lay_out(facts.incident(subject.record, RUNNING))) + "\n"
     said = said.replace(policy().digest, "…")
     assert said == golden("describe-incident", said)
+
+
+def test_a_described_past_incident_is_of_itself() -> None:
+    """Nothing of the device's last incident is told as if it were of that one."""
+    name = key("gpu-2").incident_id("40")
+    subject = find(WARD, name)
+    past = subject.past(name)
+    assert past is not None
+    report = IncidentReport(incident=name, device="d", moved=("team/train-0",), fences=1, timeline=STORY)
+    said = "\n".join(facts.lay_out(facts.past_incident(subject, past, Told(report=report)))) + "\n"
+    assert said == golden("describe-past", said)
+    assert subject.past(key("gpu-2").incident_id("100")) is None
 
 
 @pytest.mark.parametrize("name", ["gpu-1", "gpu-2", "gpu-4"])
