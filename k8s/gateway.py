@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final, Self
 from urllib.parse import urlencode
@@ -177,6 +179,25 @@ class Gateway:
         if not 200 <= response.status < 300:  # noqa: PLR2004 - the class of success
             raise _refusal(response, data, request)
         return data
+
+    async def date(self) -> datetime | None:
+        """Read the API server's clock, to a second, from an answer's Date header; None if a proxy left it out.
+
+        Raises:
+            ClusterUnavailable: no answer.
+        """
+        request = "GET /version"
+        try:
+            async with asyncio.timeout(REQUEST_TIMEOUT):
+                limits = aiohttp.ClientTimeout(total=None)
+                async with await self._send("GET", "/version", None, None, "application/json", limits) as response:
+                    await response.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise errors.ClusterUnavailable(f"{request}: {_told(error)} ({self.server})") from error
+        try:
+            return parsedate_to_datetime(response.headers.get("Date", ""))
+        except ValueError:
+            return None
 
     async def stream(
         self, path: str, params: Mapping[str, str], *, idle: float, connect: float = 10.0

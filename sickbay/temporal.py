@@ -15,9 +15,21 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Final, TypeVar
 
+from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.sdk.v1 import WorkflowMetadata
-from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
-from temporalio.client import Client, TLSConfig, WorkflowExecutionStatus, WorkflowQueryFailedError
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import (
+    DescribeNamespaceRequest,
+    DescribeTaskQueueRequest,
+    GetSystemInfoRequest,
+)
+from temporalio.client import (
+    Client,
+    TLSConfig,
+    WorkflowExecutionStatus,
+    WorkflowFailureError,
+    WorkflowQueryFailedError,
+)
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.exceptions import WorkflowAlreadyStartedError
@@ -29,12 +41,13 @@ from sickbay.model.contracts import (
     ADMITTED_SIGNAL,
     INCIDENT_WORKFLOW,
     OBSERVE_SIGNAL,
+    STATE_QUERY,
     TITLE_MEMO,
     Admitted,
     Observed,
     Queue,
 )
-from sickbay.model.incident import IncidentState
+from sickbay.model.incident import IncidentReport, IncidentState
 
 T = TypeVar("T")
 
@@ -221,6 +234,61 @@ class Temporal:
         except (TemporalUnavailable, TemporalRefused, _NotFoundError, WorkflowQueryFailedError):
             return ""
         return str(metadata.current_details).partition("\n")[0].lstrip("# ")
+
+    async def state(self, incident: str) -> IncidentState | None:
+        """Read all that a running incident knows; None if it does not say. It takes a worker to answer.
+
+        Raises:
+            TemporalUnavailable: no answer: no frontend, or no worker.
+        """
+        try:
+            return await self._answered(
+                lambda client: client.get_workflow_handle(incident).query(
+                    STATE_QUERY, result_type=IncidentState, rpc_timeout=CALL_TIMEOUT
+                )
+            )
+        except (TemporalRefused, _NotFoundError, WorkflowQueryFailedError, ValueError):  # an answer that is no state
+            return None
+
+    async def report(self, incident: str) -> IncidentReport | None:
+        """Read the report of an ended incident; None if it left none, or nobody remembers it.
+
+        Raises:
+            TemporalUnavailable: no answer, or it still runs.
+        """
+        try:
+            return await self._answered(
+                lambda client: client.get_workflow_handle(incident, result_type=IncidentReport).result(
+                    rpc_timeout=CALL_TIMEOUT
+                )
+            )
+        except (TemporalRefused, _NotFoundError, WorkflowFailureError, ValueError):  # a result that is no report
+            return None
+
+    async def version(self) -> str:
+        """Read the version of the server.
+
+        Raises:
+            TemporalUnavailable: no answer.
+        """
+        answer = await self._answered(
+            lambda client: client.workflow_service.get_system_info(GetSystemInfoRequest(), timeout=CALL_TIMEOUT)
+        )
+        return answer.server_version
+
+    async def polled(self, queue: str) -> bool:
+        """Say whether a worker has asked for the workflow tasks of this queue in the last minutes.
+
+        Raises:
+            TemporalUnavailable: no answer.
+        """
+        request = DescribeTaskQueueRequest(
+            namespace=self._namespace,
+            task_queue=TaskQueue(name=queue),
+            task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+        )
+        answer = await self._answered(lambda c: c.workflow_service.describe_task_queue(request, timeout=CALL_TIMEOUT))
+        return bool(answer.pollers)
 
     async def observe(self, incident: str, observed: Observed) -> bool:
         """Tell an incident that something was said; False if it does not run.

@@ -25,6 +25,9 @@ TITLE_MEMO: Final = "title"
 OBSERVE_SIGNAL: Final = "observe"
 """Signal, `Observed`: something was said of the device; the incident reads live before it believes it."""
 
+STATE_QUERY: Final = "state"
+"""Query, answers `IncidentState`: all that the incident knows."""
+
 ADMITTED_SIGNAL: Final = "admitted"
 """Signal, `Admitted`: the leader has written the admission into the record and set the fence."""
 

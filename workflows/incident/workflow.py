@@ -74,6 +74,11 @@ class DeviceIncident:
         workflow.logger.info("incident_ended as %s", report.outcome)
         return report
 
+    @workflow.query(name=c.STATE_QUERY, description="All that the incident knows")
+    def state(self) -> IncidentState:
+        """Tell where the incident is; changes nothing."""
+        return self._state
+
     @workflow.signal(name=c.OBSERVE_SIGNAL, description="Something was said of the device")
     def observe(self, *args: object) -> None:
         """Enqueue a word of the watcher."""
