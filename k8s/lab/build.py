@@ -85,6 +85,16 @@ TEMPORAL_SERVER: Final = Source(
 )
 """The server as it runs on a database, and the tool that makes its tables; programs ``server`` and ``sql``."""
 
+TEMPORAL_UI: Final = Source(
+    name="temporal-ui",
+    version="2.54.1",
+    title="the Temporal UI 2.54.1",
+    folder=_HERE / "temporalui",
+    ldflags="-s -w",
+    packages=("github.com/temporalio/ui-server/v2/cmd/server",),
+    count=443,
+)
+
 _REPORT_EVERY: Final = 15.0
 """Seconds between two progress lines where the output is no terminal."""
 
@@ -122,8 +132,8 @@ def ensure_built(source: Source, say: Say = say_on_stderr) -> Path:
 
 
 def _digest(source: Source) -> str:
-    several = source.packages if len(source.packages) > 1 else ()
-    digest = hashlib.sha256("\0".join((GO_VERSION, *source.arguments, *several)).encode())
+    others = tuple(package for package in source.packages if package != ".")
+    digest = hashlib.sha256("\0".join((GO_VERSION, *source.arguments, *others)).encode())
     for path in sorted(p for p in source.folder.iterdir() if p.suffix in {".go", ".mod", ".sum"}):
         digest.update(f"\0{path.name}\0".encode() + path.read_bytes())
     return digest.hexdigest()[:12]

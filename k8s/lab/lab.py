@@ -12,7 +12,7 @@ from typing import Final
 
 from k8s.gateway import Gateway
 from k8s.lab.accounts import account_kubeconfig
-from k8s.lab.build import TEMPORAL_SERVER, ensure_binary, ensure_built, say_on_stderr
+from k8s.lab.build import TEMPORAL_SERVER, TEMPORAL_UI, ensure_binary, ensure_built, say_on_stderr
 from k8s.lab.controlplane import ADMIN, NODES, ControlPlane, ControlPlaneOptions
 from k8s.lab.directory import LabDirectory
 from k8s.lab.nodes.fleet import Fleet
@@ -145,8 +145,9 @@ def _find_temporal(
         return lambda directory: TemporalServer(command=command, lifeline=binary, directory=directory, options=options)
     postgres = find_postgres()
     programs = ensure_built(TEMPORAL_SERVER, say)
+    ui = ensure_built(TEMPORAL_UI, say) if options.ui else None
     return lambda directory: TemporalOnPostgres(
-        programs=programs, postgres=postgres, lifeline=binary, directory=directory, options=options
+        programs=programs, postgres=postgres, ui=ui, lifeline=binary, directory=directory, options=options
     )
 
 

@@ -11,6 +11,7 @@ import shutil
 import stat
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,9 @@ _UNPRIVILEGED: Final = ("postgres", "nobody")
 """PostgreSQL refuses to run as root; the first of these users that is there runs it then."""
 
 _READY_WITHIN: Final = 60.0
+
+_CHILDREN_WITHIN: Final = 30.0
+"""Seconds for the children of a killed postmaster to find out; a busy machine takes some."""
 
 _TUNING: Final = ("listen_addresses=127.0.0.1", "unix_socket_directories=", "fsync=off", "full_page_writes=off")
 """What a killed process wrote is not lost; only a machine that loses power needs the disk to be waited for."""
@@ -99,12 +103,20 @@ class Postgres:
     async def start(self) -> None:
         """Start, with new data the first time, and wait until connections are accepted.
 
+        After a kill it refuses to start as long as a child of the killed one is left, so it is tried again.
+
         Raises:
             UnavailableError: it ended, or was not ready in time; the text names its log.
         """
         if not self._data.exists():
             await asyncio.to_thread(self._make)
-        await retry_ports(self._start)
+        deadline = time.monotonic() + _CHILDREN_WITHIN
+        while True:
+            try:
+                return await retry_ports(self._start)
+            except errors.UnavailableError:
+                if not self.port or time.monotonic() > deadline:
+                    raise
 
     async def kill(self) -> None:
         """End the postmaster as a crash would; its children find out and end by themselves."""
@@ -117,6 +129,7 @@ class Postgres:
         if self._elsewhere is not None:
             await asyncio.to_thread(self._elsewhere.remove)
             self._elsewhere = None
+        await asyncio.to_thread(shutil.rmtree, self._data, ignore_errors=True)
 
     def _make(self) -> None:
         """Make the data. Root's labs are closed to other users, so then it lives in a directory of its own."""

@@ -15,6 +15,7 @@ from temporalio.service import ConnectConfig, RPCError, RPCStatusCode, ServiceCl
 
 from k8s.lab.postgres import Login, Postgres
 from k8s.lab.temporal import NAMESPACE, TemporalOptions, TemporalServer
+from k8s.lab.temporal_ui import TemporalUi
 from sickbay import errors
 
 ENVIRONMENT: Final[Mapping[str, str]] = {
@@ -31,7 +32,6 @@ ENVIRONMENT: Final[Mapping[str, str]] = {
 
 _RETENTION: Final = Duration(seconds=24 * 3600)
 _SERVICES: Final = ("FRONTEND", "HISTORY", "MATCHING", "WORKER")
-_RESTART_WITHIN: Final = 30.0
 _SCHEMA: Final = "postgresql/v12"
 """Of the two schemas that are in the tool; fit for every later version, too."""
 
@@ -43,9 +43,11 @@ class PostgresOptions:
     Attributes:
         environment: of the server, in the names of its official image; addresses and ports in it are replaced by the
             lab's own.
+        ui: whether to run the web UI, too.
     """
 
     environment: Mapping[str, str] = field(default_factory=lambda: ENVIRONMENT)
+    ui: bool = True
 
 
 class TemporalOnPostgres(TemporalServer):
@@ -53,7 +55,7 @@ class TemporalOnPostgres(TemporalServer):
 
     Attributes:
         address: ``host:port`` of the gRPC frontend; namespace `NAMESPACE`.
-        ui_url: empty, there is no UI.
+        ui_url: of the web UI; empty if there is none.
         metrics_url: of the server's own metrics.
         database: the PostgreSQL server.
     """
@@ -61,19 +63,28 @@ class TemporalOnPostgres(TemporalServer):
     _ports_wanted: ClassVar = 2 * len(_SERVICES) + 2
 
     def __init__(
-        self, *, programs: Path, postgres: Path, lifeline: Path, directory: Path, options: PostgresOptions
+        self,
+        *,
+        programs: Path,
+        postgres: Path,
+        ui: Path | None,
+        lifeline: Path,
+        directory: Path,
+        options: PostgresOptions,
     ) -> None:
         """Nothing runs yet: call `start`.
 
         Args:
             programs: directory of ``server`` and ``sql``, see `k8s.lab.build`.
             postgres: directory of PostgreSQL's programs.
+            ui: the UI server, None for none.
             lifeline: the control plane's binary, which ends the servers when we end.
             directory: for logs and data.
             options: see there.
         """
         super().__init__(command=programs / "server", lifeline=lifeline, directory=directory, options=TemporalOptions())
         self.metrics_url = ""
+        self._ui = None if ui is None else TemporalUi(program=ui, lifeline=lifeline, directory=directory)
         self._tool = programs / "sql"
         self._directory = directory
         self._given = options.environment
@@ -87,27 +98,18 @@ class TemporalOnPostgres(TemporalServer):
             UnavailableError: one of them ended, or was not ready in time.
         """
         if not self.database.running:
-            await self.start_database()
+            await self.database.start()
         if not self._ports:
             await asyncio.to_thread(self._make_schemas)
         await super().start()
-
-    async def start_database(self) -> None:
-        """Start the database alone; after a crash, as soon as the children of the killed one have ended.
-
-        Raises:
-            UnavailableError: it ended, or was not ready in time.
-        """
-        deadline = asyncio.get_running_loop().time() + _RESTART_WITHIN
-        while True:
-            try:
-                return await self.database.start()
-            except errors.UnavailableError:
-                if not self.database.port or asyncio.get_running_loop().time() > deadline:
-                    raise
+        if self._ui is not None and not self.ui_url:
+            await self._ui.start(self.address)
+            self.ui_url = self._ui.url
 
     async def remove(self) -> None:
-        """End both for good, and remove the data."""
+        """End all of it for good, and remove the data."""
+        if self._ui is not None:
+            await self._ui.kill()
         await self.kill()
         await self.database.remove()
 

@@ -26,7 +26,7 @@ async def opened_on_postgres(tmp_path_factory: pytest.TempPathFactory) -> AsyncI
         find_postgres()
     except errors.UnavailableError as missing:
         pytest.skip(str(missing))
-    options = PostgresOptions(environment=compose.environment("temporal"))
+    options = PostgresOptions(environment=compose.environment("temporal"), ui=False)
     async with Ward.open(tmp_path_factory.mktemp("postgres"), options) as ward:
         yield ward
 
@@ -85,7 +85,7 @@ async def test_postmaster_killed_at_every_point(on_postgres: Ward) -> None:
     for place in parked:
         place.release()
     await sickbay.says("alert_began", alert="TemporalUnavailable")
-    await server.start_database()
+    await server.database.start()
     await on_postgres.released(seats, by=sickbay)
     assert (server.running, server._process.pid) == (True, pid)
     findings = on_postgres.verdict()
