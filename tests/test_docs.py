@@ -69,7 +69,9 @@ def test_a_table_takes_the_place_of_the_one_with_its_head() -> None:
         TABLES["replaced"](page, "| d |\n|---|\n")
 
 
-@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", *(f"docs/{p.name}" for p in DOCS.glob("*.md"))])
+@pytest.mark.parametrize(
+    "page", ["README.md", "CONTRIBUTING.md", "deploy/README.md", *(f"docs/{p.name}" for p in DOCS.glob("*.md"))]
+)
 def test_links_between_pages_lead_somewhere(page: str) -> None:
     """Files exist, and so do the headings that links name."""
     for link in re.findall(r"\]\(([^)]+)\)", text(page)):

@@ -85,14 +85,22 @@ async def ask(name: str, request: Request) -> Summary | None:
         writer.close()
 
 
-def launch(name: str, *, nodes: int, devices: int, database: Path | None) -> Summary:
+def launch(name: str, *, nodes: int, devices: int, database: Path | None, postgres: bool = False) -> Summary:
     """Start a lab in a process of its own, and return when it is ready. Blocks.
+
+    Args:
+        name: of the lab.
+        nodes: how many.
+        devices: of each node.
+        database: file of Temporal's dev server, None for memory.
+        postgres: with the real Temporal server on PostgreSQL, and no database file.
 
     Raises:
         UsageError: the name is taken or cannot be used.
         UnavailableError: it could not be started.
     """
     arguments = [name, str(nodes), str(devices), str(database.resolve()) if database else ""]
+    arguments += ["postgres"] if postgres else []
     with subprocess.Popen(  # noqa: S603 - our own interpreter and module
         [sys.executable, "-m", "k8s.lab.supervisor", *arguments],
         stdin=subprocess.DEVNULL,

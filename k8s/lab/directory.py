@@ -45,18 +45,19 @@ class LabDirectory:
         self._lock = lock
 
     @classmethod
-    def claim(cls, name: str) -> LabDirectory:
+    def claim(cls, name: str, root: Path | None = None) -> LabDirectory:
         """Remove what dead labs left, and make a fresh directory. Blocks: call it in a thread.
 
         Args:
             name: small letters, digits and dashes, at most 32.
+            root: to make it in; None for `labs_root`.
 
         Raises:
             UsageError: the name cannot be used, or a lab of this name is running.
         """
         if _NAME.fullmatch(name) is None:
             raise errors.UsageError(f"lab name {name!r}: use 1 to 32 small letters, digits or dashes")
-        root = labs_root()
+        root = root or labs_root()
         with FileLock(root / ".lock"):  # between a directory's creation and its lock nobody may sweep
             for path in root.iterdir():
                 if path.is_dir():

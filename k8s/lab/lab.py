@@ -5,20 +5,22 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
 from k8s.gateway import Gateway
 from k8s.lab.accounts import account_kubeconfig
-from k8s.lab.build import ensure_binary, say_on_stderr
+from k8s.lab.build import TEMPORAL_SERVER, TEMPORAL_UI, ensure_binary, ensure_built, say_on_stderr
 from k8s.lab.controlplane import ADMIN, NODES, ControlPlane, ControlPlaneOptions
 from k8s.lab.directory import LabDirectory
 from k8s.lab.nodes.fleet import Fleet
 from k8s.lab.nodes.standin import StandInFleet
+from k8s.lab.postgres import find_postgres
 from k8s.lab.process import POLL, together
 from k8s.lab.temporal import TemporalOptions, TemporalServer
+from k8s.lab.temporal_postgres import PostgresOptions, TemporalOnPostgres
 from k8s.lab.tools import Say, find_temporal
 from sickbay import errors
 
@@ -57,7 +59,7 @@ class Lab:
         *,
         name: str = "",
         control_plane: ControlPlaneOptions | None = None,
-        temporal: TemporalOptions | None = None,
+        temporal: TemporalOptions | PostgresOptions | None = None,
         say: Say = say_on_stderr,
     ) -> AsyncIterator[Lab]:
         """Run a lab until the block ends; the first one on a machine is built before, which takes minutes.
@@ -65,7 +67,7 @@ class Lab:
         Args:
             name: of its directory; ``""`` makes one up.
             control_plane: None for the usual options.
-            temporal: None starts no Temporal server.
+            temporal: the dev server, or the one on PostgreSQL; None starts no Temporal server.
             say: told what is going on while something is built or fetched.
 
         Raises:
@@ -73,17 +75,16 @@ class Lab:
             UnavailableError: something could not be built, fetched or started; nothing is left running.
         """
         binary = await asyncio.to_thread(ensure_binary, say)
-        command = await asyncio.to_thread(find_temporal, say) if temporal is not None else None
+        server_in = await asyncio.to_thread(_find_temporal, temporal, binary, say)
         async with AsyncExitStack() as stack:
             claimed = await asyncio.to_thread(LabDirectory.claim, name or f"{os.getpid()}-{secrets.token_hex(3)}")
             stack.push_async_callback(asyncio.to_thread, claimed.remove)
             plane = ControlPlane(binary, claimed.path, control_plane or ControlPlaneOptions())
             stack.push_async_callback(plane.stop)
             starting = [plane.start()]
-            server = None
-            if temporal is not None and command is not None:
-                server = TemporalServer(command=command, lifeline=binary, directory=claimed.path, options=temporal)
-                stack.push_async_callback(server.kill)
+            server = server_in(claimed.path)
+            if server is not None:
+                stack.push_async_callback(server.remove)
                 starting.append(server.start())
             await together(*starting)
             gateway = await stack.enter_async_context(await Gateway.connect(kubeconfig=str(plane.kubeconfig_of(ADMIN))))
@@ -131,6 +132,23 @@ class Lab:
             server=self.control_plane.url,
             authority=self.control_plane.authority.certificate,
         )
+
+
+def _find_temporal(
+    options: TemporalOptions | PostgresOptions | None, binary: Path, say: Say
+) -> Callable[[Path], TemporalServer | None]:
+    """Find or build what a Temporal server is made of, before anything runs; give what makes it in a directory."""
+    if options is None:
+        return lambda _: None
+    if isinstance(options, TemporalOptions):
+        command = find_temporal(say)
+        return lambda directory: TemporalServer(command=command, lifeline=binary, directory=directory, options=options)
+    postgres = find_postgres()
+    programs = ensure_built(TEMPORAL_SERVER, say)
+    ui = ensure_built(TEMPORAL_UI, say) if options.ui else None
+    return lambda directory: TemporalOnPostgres(
+        programs=programs, postgres=postgres, ui=ui, lifeline=binary, directory=directory, options=options
+    )
 
 
 async def default_account(gateway: Gateway, namespace: str) -> None:

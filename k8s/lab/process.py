@@ -123,7 +123,7 @@ class Process:
         with self.log.open("rb") as log:
             log.seek(self._written_before)
             output = log.read().decode(errors="replace")
-        if "address already in use" in output:
+        if "address already in use" in output.lower():
             return PortTaken(f"{self.name}: its port was taken; see {self.log}")
         last = next((line for line in reversed(output.splitlines()) if line.strip()), "no output")
         return errors.UnavailableError(

@@ -19,6 +19,7 @@ from k8s.lab.control import SOCKET, Reply, Request, Summary
 from k8s.lab.lab import Lab
 from k8s.lab.nodes.fleet import NodeShape
 from k8s.lab.temporal import TemporalOptions
+from k8s.lab.temporal_postgres import PostgresOptions
 from sickbay import errors
 
 _PATH_LIMIT: Final = 100
@@ -90,9 +91,9 @@ class Supervisor:
         return Reply(self.summary())
 
 
-async def run(name: str, nodes: int, devices: int, database: Path | None) -> None:
+async def run(name: str, nodes: int, devices: int, temporal: TemporalOptions | PostgresOptions) -> None:
     """Run a lab until it is told to end."""
-    async with AsyncExitStack() as last, Lab.start(name=name, temporal=TemporalOptions(database=database)) as lab:
+    async with AsyncExitStack() as last, Lab.start(name=name, temporal=temporal) as lab:
         socket = lab.directory / SOCKET
         if len(os.fsencode(socket)) > _PATH_LIMIT:
             raise errors.UsageError(f"TMPDIR: {socket} is too long for a socket; set a shorter TMPDIR")
@@ -109,10 +110,11 @@ async def run(name: str, nodes: int, devices: int, database: Path | None) -> Non
 
 
 def main(arguments: list[str]) -> int:
-    """Run from `k8s.lab.control.launch`: name, nodes, devices, database."""
-    name, nodes, devices, database = arguments
+    """Run from `k8s.lab.control.launch`: name, nodes, devices, database, and perhaps the word ``postgres``."""
+    name, nodes, devices, database, *postgres = arguments
+    dev = TemporalOptions(database=Path(database) if database else None)
     try:
-        asyncio.run(run(name, int(nodes), int(devices), Path(database) if database else None))
+        asyncio.run(run(name, int(nodes), int(devices), PostgresOptions() if postgres else dev))
     except errors.SickbayError as error:
         _tell(_refusal(error))
         return error.exit_status

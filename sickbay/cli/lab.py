@@ -32,14 +32,25 @@ def lab() -> None:
 @click.option(
     "--database", type=click.Path(dir_okay=False, path_type=Path), help="File that keeps Temporal's histories."
 )
-def up(*, name: str, nodes: int, devices: int, database: Path | None) -> None:
+@click.option(
+    "--temporal",
+    type=click.Choice(["dev", "postgres"]),
+    default="dev",
+    show_default=True,
+    help="Its development server, or its real one on this machine's PostgreSQL, built from source once.",
+)
+def up(*, name: str, nodes: int, devices: int, database: Path | None, temporal: str) -> None:
     """Start a lab in the background.
 
     The first time, Kubernetes is built from source into your cache: some minutes.
     """
+    postgres = temporal == "postgres"
+    if postgres and database:
+        raise errors.UsageError("--database is a file of the development server; leave it out with --temporal postgres")
     ensure_binary()
-    find_temporal(say_on_stderr)
-    summary = launch(name, nodes=nodes, devices=devices, database=database)
+    if not postgres:
+        find_temporal(say_on_stderr)
+    summary = launch(name, nodes=nodes, devices=devices, database=database, postgres=postgres)
     _show(summary)
     named = "" if name == DEFAULT_NAME else f" --name {name}"
     click.echo(

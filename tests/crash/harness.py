@@ -16,6 +16,7 @@ from k8s.lab.lab import Lab, default_account
 from k8s.lab.nodes.fleet import NodeShape
 from k8s.lab.proxy import FaultProxy
 from k8s.lab.temporal import TemporalOptions
+from k8s.lab.temporal_postgres import PostgresOptions
 from k8s.records import Records
 from sickbay.model.policy import Policy
 from sickbay.model.record import Phase, Record
@@ -80,12 +81,17 @@ class Ward:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, directory: Path) -> AsyncIterator[Ward]:
-        """Start a lab with Temporal on disk, and Sickbay installed."""
+    async def open(cls, directory: Path, temporal: PostgresOptions | None = None) -> AsyncIterator[Ward]:
+        """Start a lab with Temporal on disk, and Sickbay installed.
+
+        Args:
+            directory: for the dev server's database.
+            temporal: in place of the dev server.
+        """
         async with AsyncExitStack() as stack:
             database = directory / "temporal.db"
-            options = TemporalOptions(database=database, flags=(NO_SYNC,))
-            lab = await stack.enter_async_context(Lab.start(temporal=options))
+            dev = TemporalOptions(database=database, flags=(NO_SYNC,))
+            lab = await stack.enter_async_context(Lab.start(temporal=temporal or dev))
             ward = cls(lab, database, stack)
             await install(lab.gateway, cluster=CLUSTER, namespace_id=await ward.temporal.namespace_id())
             await lab.gateway.request("POST", "/api/v1/namespaces", body={"metadata": {"name": NAMESPACE}})

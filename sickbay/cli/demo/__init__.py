@@ -16,7 +16,14 @@ INTERRUPTED: Final = 130
 @click.option(
     "--verbose", is_flag=True, help="Sum up with every request that changed something, not with counts alone."
 )
-def demo(*, keep: bool, verbose: bool) -> int:
+@click.option(
+    "--temporal",
+    type=click.Choice(["dev", "postgres"]),
+    default="dev",
+    show_default=True,
+    help="Temporal's development server, or its real one on this machine's PostgreSQL, built from source once.",
+)
+def demo(*, keep: bool, verbose: bool, temporal: str) -> int:
     """Show one incident from fault to release: a real control plane, a real Temporal server, a device that fails.
 
     The first time, Kubernetes is built from source into your cache, which takes minutes. Exit status 0 only if every
@@ -25,7 +32,7 @@ def demo(*, keep: bool, verbose: bool) -> int:
     from sickbay.cli.demo.stage import play  # noqa: PLC0415 - loads the whole house, which --help must not
 
     try:
-        ok = asyncio.run(play(keep=keep, verbose=verbose))
+        ok = asyncio.run(play(keep=keep, verbose=verbose, postgres=temporal == "postgres"))
     except KeyboardInterrupt:
         click.echo("stopped; the lab is gone")
         return INTERRUPTED

@@ -15,6 +15,7 @@ from k8s.lab.nodes.fleet import NodeShape
 from k8s.lab.sickbay_process import SickbayProcess
 from k8s.lab.temporal import NAMESPACE as TEMPORAL_NAMESPACE
 from k8s.lab.temporal import TemporalOptions
+from k8s.lab.temporal_postgres import PostgresOptions
 from k8s.records import Records
 from sickbay import errors
 from sickbay.cli.demo import ending, job, scene, witness
@@ -35,18 +36,19 @@ _NEXT_CHECK: Final = re.compile(r"\(next check \S+ (\S+)\)$")
 """How an incident ends its headline, with date and time."""
 
 
-async def play(*, keep: bool, verbose: bool) -> bool:
+async def play(*, keep: bool, verbose: bool, postgres: bool = False) -> bool:
     """Play the demo and say whether every step happened.
 
     Args:
         keep: at the end leave everything running until interrupted.
         verbose: sum up with every request.
+        postgres: with the real Temporal server on PostgreSQL.
     """
     logging.configure(logging.Level.WARNING, logging.Format.CONSOLE)
     view = View(title="One incident, from fault to release")
     async with AsyncExitStack() as stack:
         view.say("lab", "starts a real Kubernetes control plane and a real Temporal server ...")
-        lab = await stack.enter_async_context(Lab.start(temporal=TemporalOptions()))
+        lab = await stack.enter_async_context(Lab.start(temporal=PostgresOptions() if postgres else TemporalOptions()))
         view.say("lab", f"Kubernetes 1.37.2 and Temporal are ready; Temporal UI: {lab.temporal.ui_url}")
         temporal = Temporal(lab.temporal.address, namespace=TEMPORAL_NAMESPACE)
         await install(lab.gateway, cluster=CLUSTER, namespace_id=await temporal.namespace_id())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -61,14 +62,15 @@ def test_a_failed_build_is_one_line_and_leaves_nothing(
     assert "downloading" in (cache / "build.log").read_text()
 
 
-def test_the_name_changes_with_the_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_name_changes_with_the_sources(tmp_path: Path) -> None:
     """Whatever changes the binary changes its name; nothing else does."""
-    sources = tmp_path / "sources"
-    sources.mkdir()
-    (sources / "main.go").write_text("package main")
-    monkeypatch.setattr(build, "_SOURCES", sources)
-    before = build._digest()
-    (sources / "README.md").write_text("words")
-    assert build._digest() == before
-    (sources / "main.go").write_text("package main // changed")
-    assert build._digest() != before
+    (tmp_path / "main.go").write_text("package main")
+    source = dataclasses.replace(build.CONTROL_PLANE, folder=tmp_path)
+    before = build._digest(source)
+    (tmp_path / "README.md").write_text("words")
+    assert build._digest(source) == before
+    (tmp_path / "main.go").write_text("package main // changed")
+    assert build._digest(source) != before
+    assert build._digest(dataclasses.replace(source, packages=("./a", "./b"))) != build._digest(
+        dataclasses.replace(source, packages=("./a", "./c"))
+    )

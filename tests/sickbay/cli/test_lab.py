@@ -150,3 +150,10 @@ def test_a_lab_that_does_not_run_is_named(command: str) -> None:
     status, _, error = sickbay(command, "--name", "nobody")
     assert status == 2
     assert re.search(r"no lab named 'nobody' is running \(running: .*\); start it: sickbay lab up", error)
+
+
+def test_a_database_file_is_not_for_postgres() -> None:
+    """The one would be forgotten without a word."""
+    status, _, error = sickbay("up", "--name", NAME, "--temporal", "postgres", "--database", "temporal.db")
+    assert status == 2
+    assert error == "error: --database is a file of the development server; leave it out with --temporal postgres\n"

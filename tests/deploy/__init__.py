@@ -1,0 +1,1 @@
+"""What is deployed: the compose file, the image, the configurations."""

@@ -1,0 +1,84 @@
+"""Prometheus' configuration and the alerts: by the word of promtool, and against the metrics that there are."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from typing import Any
+
+import pytest
+import yaml
+
+from sickbay.telemetry import metrics
+from tests.deploy import compose
+from tests.test_house import ROOT
+
+FOLDER = ROOT / "deploy" / "prometheus"
+
+PROMTOOL = shutil.which("promtool")
+
+needs_promtool = pytest.mark.skipif(
+    PROMTOOL is None, reason="no promtool on the PATH; on Debian: apt-get install prometheus"
+)
+
+
+def read(name: str) -> Any:
+    """Read one of the files."""
+    return yaml.safe_load((FOLDER / name).read_text(encoding="utf-8"))
+
+
+def rules() -> dict[str, dict[str, Any]]:
+    """Give the alerts by name."""
+    (group,) = read("sickbay.rules.yml")["groups"]
+    return {rule["alert"]: rule for rule in group["rules"]}
+
+
+@needs_promtool
+@pytest.mark.parametrize(
+    "arguments", [("check", "config", "prometheus.yml"), ("test", "rules", "sickbay.tests.yml")], ids=" ".join
+)
+def test_promtool_takes_it(arguments: tuple[str, ...]) -> None:
+    """Configuration and rules are right, and each alert fires when it should and only then."""
+    assert PROMTOOL is not None
+    checked = subprocess.run([PROMTOOL, *arguments], cwd=FOLDER, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_alerts_ask_for_metrics_that_there_are() -> None:
+    """By name, label and value: an alert on something else would be silent for ever."""
+    known = {spec.name: spec for spec in metrics.ALL}
+    for alert, rule in rules().items():
+        for name, wanted in re.findall(r"(sickbay_[a-z_]+)(?:\{([^}]*)\})?", rule["expr"]):
+            spec = known[name.removesuffix("_bucket") if name.endswith("_bucket") else name]
+            for label, value in re.findall(r'(\w+)="([^"]*)"', wanted):
+                assert value in spec.labels[label], alert
+
+
+def test_alerts_say_what_to_do() -> None:
+    """Each has a severity, a summary and a description, and those name pages that exist."""
+    for alert, rule in rules().items():
+        assert rule["labels"]["severity"] in {"critical", "warning"}, alert
+        text = " ".join(rule["annotations"][part] for part in ("summary", "description"))
+        for page in re.findall(r"docs/[\w./-]+\.md", text):
+            assert (ROOT / page).exists(), alert
+
+
+def test_every_alert_is_tried() -> None:
+    """By the file for promtool."""
+    tried = re.findall(r'alertname="(\w+)"', (FOLDER / "sickbay.tests.yml").read_text(encoding="utf-8"))
+    assert set(tried) == set(rules())
+
+
+def test_what_is_scraped_is_there() -> None:
+    """Each target is a service of the compose file, or Prometheus itself; ours at the port where it listens."""
+    services = compose.services()
+    targets = [
+        t for job in read("prometheus.yml")["scrape_configs"] for s in job["static_configs"] for t in s["targets"]
+    ]
+    hosts = {target.partition(":")[0] for target in targets}
+    assert hosts <= {*services, "127.0.0.1"}
+    listens = services["sickbay"]["environment"]["SICKBAY_LISTEN"].rpartition(":")[2]
+    assert f"sickbay:{listens}" in targets
+    assert services["temporal"]["environment"]["PROMETHEUS_ENDPOINT"].rpartition(":")[2] == "9090"
+    assert "temporal:9090" in targets
