@@ -9,7 +9,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
-from sickbay.model.contracts import WAITING, CloseRecord, Evicted, ProbeVerdict, WriteStatus
+from sickbay.model.contracts import CloseRecord, Evicted, ProbeVerdict, WriteStatus
 from sickbay.model.incident import Target
 from sickbay.telemetry import tracing
 from sickbay.telemetry.metrics import Ending
@@ -61,8 +61,8 @@ class _Told(ActivityInboundInterceptor):
                 ending = ending_of(error)
                 part.note(outcome=ending, said=error.message)
                 if ending in {Ending.RETRY, Ending.FAILED}:
-                    part.failed(error)
-                elif error.type == WAITING and info.attempt > 1:
+                    part.failed(error.__cause__ or error)
+                elif ending is Ending.WAITING and info.attempt > 1:
                     part.drop()
                 raise
             except Exception as error:

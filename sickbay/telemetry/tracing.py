@@ -61,8 +61,9 @@ class Part:
         self._span = span
 
     def note(self, **facts: Value) -> None:
-        """Add facts, each as attribute ``sickbay.<name>``."""
-        self._span.set_attributes({f"sickbay.{name}": value for name, value in facts.items()})
+        """Add facts, each as attribute ``sickbay.<name>``; texts are tamed."""
+        for name, value in facts.items():
+            self._span.set_attribute(f"sickbay.{name}", tamed(value, 400) if isinstance(value, str) else value)
 
     def answered(self, status: int) -> None:
         """Note the status of an HTTP answer."""

@@ -203,9 +203,9 @@ class Watcher:
                 self._meter.records(state, count)
             self._meter.unknown(len(directory.doubted), passed if self.acting else 0)
             for device in directory.books.fenced_devices if self.acting else ():
-                held = directory.books.record(device)
-                phase = held.status.phase if held is not None and not held.closed else None
-                self._meter.fenced_time(phase or Phase.QUARANTINED, passed)
+                known = directory.books.record(device)
+                told = known is not None and known.status.incident == known.spec.incident
+                self._meter.fenced_time((known.status.phase if known and told else None) or Phase.QUARANTINED, passed)
 
 
 async def first(stop: asyncio.Event, what: Awaitable[Any]) -> bool:
