@@ -102,7 +102,11 @@ class Sender(SpanProcessor):
 
     def _serve(self) -> None:
         while batch := self._take():
-            self._send(batch)
+            try:
+                self._send(batch)
+            except Exception:  # the edge of the thread: what one request does to the exporter must not end the others
+                log.exception("traces_not_sent")
+                self._lost(len(batch))
 
     def _take(self) -> list[ReadableSpan]:
         """Wait for spans; none are left when it gives none."""
