@@ -48,6 +48,7 @@ from sickbay.model.contracts import (
     Queue,
 )
 from sickbay.model.incident import IncidentReport, IncidentState
+from sickbay.model.trace import trace_id, trace_link
 
 T = TypeVar("T")
 
@@ -65,6 +66,10 @@ ABOUT_ONE_CALL: Final = frozenset(
 
 METADATA_QUERY: Final = "__temporal_workflow_metadata"
 """The query behind a workflow's details in the Temporal UI."""
+
+OK: Final = "Ok"
+NOT_FOUND: Final = "NotFound"
+"""Outcome of a call that was answered so; that no such workflow runs is an answer too."""
 
 RUN_MEMO: Final = "run"
 RECORD_MEMO: Final = "record"
@@ -112,6 +117,8 @@ class Temporal:
         tls: TLSConfig | bool = False,
         api_key: str | None = None,
         eager: bool = False,
+        trace_url: str = "",
+        told: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Prepare; the first call connects.
 
@@ -122,12 +129,16 @@ class Temporal:
             api_key: of Temporal Cloud.
             eager: ask that the first task of a new workflow be given to a worker on this very client (see `client`),
                 which saves a round trip; without such a worker the server ignores it.
+            trace_url: template of the address of an incident's trace, for its details; ``""`` = no link.
+            told: hears of each call how it was answered, `OK` or the class of an error.
         """
         self._address = address
         self._namespace = namespace
         self._tls = tls
         self._api_key = api_key
         self._eager = eager
+        self._trace_url = trace_url
+        self._told = told
         self._client: Client | None = None
         self._connecting = asyncio.Lock()
 
@@ -172,6 +183,7 @@ class Temporal:
             TemporalRefused: it is not taken.
         """
         target = state.target
+        state = state.model_copy(update={"trace_url": trace_link(self._trace_url, target.incident)})
         try:
             await self._answered(
                 lambda client: client.start_workflow(
@@ -318,6 +330,18 @@ class Temporal:
         return True
 
     async def _answered(self, call: Callable[[Client], Awaitable[T]]) -> T:
+        try:
+            answer = await self._translated(call)
+        except (TemporalUnavailable, TemporalRefused) as error:
+            self._told(type(error).__name__)
+            raise
+        except _NotFoundError:
+            self._told(NOT_FOUND)
+            raise
+        self._told(OK)
+        return answer
+
+    async def _translated(self, call: Callable[[Client], Awaitable[T]]) -> T:
         """Translate what keeps a call from being answered; the only place that knows RPC errors."""
         try:
             async with asyncio.timeout(CALL_TIMEOUT.total_seconds()):
@@ -380,4 +404,7 @@ def _details(state: IncidentState) -> str:
         "Policy": f"{state.policy.mode}, {state.policy.digest}",
         "Run": str(state.target.run),
     }
-    return "\n".join(f"- **{name}**: {tamed(value)}" for name, value in facts.items())
+    lines = [f"- **{name}**: {tamed(value)}" for name, value in facts.items()]
+    trace = trace_id(state.target.incident)
+    link = f"[{trace}]({state.trace_url})" if state.trace_url else trace
+    return "\n".join([*lines, f"- **Trace**: {link}"])

@@ -347,3 +347,13 @@ class Done(Payload):
     """Nothing to say but that it is done."""
 
     note: Name = "done"
+
+
+class Ended(Done):
+    """The record is closed.
+
+    Attributes:
+        quarantined: from the admission to the end; None if the incident was never admitted.
+    """
+
+    quarantined: timedelta | None = None

@@ -190,6 +190,7 @@ class IncidentState(Payload):
         fenced_at: since when that fence has been seen standing; None = it has to be made sure of.
         unsaid: phase, ask or counters differ from what the record says.
         max_events: continue as new beyond so many history events (tests force it low).
+        trace_url: address of its trace, for people; ``""`` = nobody said where traces are shown.
     """
 
     target: Target
@@ -258,6 +259,7 @@ class IncidentState(Payload):
     closed: bool = False
 
     max_events: int = 4000
+    trace_url: str = ""
 
     @property
     def title(self) -> str:

@@ -21,6 +21,7 @@ from sickbay.model.contracts import ADMITTED_SIGNAL, INCIDENT_WORKFLOW, OBSERVE_
 from sickbay.model.device import DeviceKey
 from sickbay.model.incident import IncidentState, Target
 from sickbay.model.observation import Health, Reason
+from sickbay.model.trace import trace_id
 from sickbay.temporal import Described, Standing, StartOutcome, Temporal
 
 NOWHERE = "127.0.0.1:9"
@@ -138,6 +139,29 @@ async def test_page_of_an_incident_says_what_it_is_about(temporal: Temporal) -> 
     details = await description.static_details() or ""
     assert "bxid/b 79" in details
     assert state.target.device.record_name in details
+    assert details.endswith(f"- **Trace**: {trace_id(state.target.incident)}")
+
+
+async def test_page_of_an_incident_leads_to_its_trace(server: TemporalServer) -> None:
+    """Where somebody said where traces are shown, the id is a link, and the incident has it for its own details."""
+    temporal = Temporal(server.address, trace_url="http://jaeger/trace/{trace_id}")
+    state = incident()
+    await temporal.start_incident(state)
+    handle = (await temporal.client()).get_workflow_handle(state.target.incident)
+    link = f"http://jaeger/trace/{trace_id(state.target.incident)}"
+    assert f"]({link})" in (await (await handle.describe()).static_details() or "")
+    history = await handle.fetch_history()
+    started = history.events[0].workflow_execution_started_event_attributes.input.payloads[0]
+    assert IncidentState.model_validate_json(started.data).trace_url == link
+
+
+async def test_calls_are_told_by_how_they_were_answered(server: TemporalServer) -> None:
+    """That nobody knows a workflow is an answer; that nobody answers is none."""
+    told: list[str] = []
+    await Temporal(server.address, told=told.append).describe("incident/none")
+    await Temporal(server.address, told=told.append).namespace_id()
+    assert not await Temporal(NOWHERE, told=told.append).reachable()
+    assert told == ["NotFound", "Ok", "TemporalUnavailable"]
 
 
 async def test_eager_start_needs_no_poll(server: TemporalServer) -> None:

@@ -8,6 +8,7 @@ from typing import Final
 from sickbay.model.base import tamed
 from sickbay.model.incident import IncidentReport, IncidentState
 from sickbay.model.record import Phase
+from sickbay.model.trace import trace_id
 from sickbay.policy.steps import Step
 
 LINES: Final = 15
@@ -34,6 +35,7 @@ def details(state: IncidentState, step: Step, now: datetime) -> str:
         f"| probes | {state.attempts} of {state.policy.probe.attempts} attempts failed{_next(state)} |",
         f"| record | `kubectl get dq {state.target.device.record_name}` |",
         f"| policy | {state.policy.mode}, {state.policy.digest} |",
+        f"| trace | {_trace(state)} |",
         "",
         "| time | phase | what |",
         "|---|---|---|",
@@ -81,6 +83,11 @@ def _users(state: IncidentState) -> str:
     if state.users_at is None:
         return "not listed yet"
     return ", ".join(f"{u.namespace}/{u.name} {u.state}" for u in state.users[:8]) or "nobody"
+
+
+def _trace(state: IncidentState) -> str:
+    trace = trace_id(state.target.incident)
+    return f"[{trace}]({state.trace_url})" if state.trace_url else f"`{trace}`"
 
 
 def _next(state: IncidentState) -> str:

@@ -30,8 +30,8 @@ def names(parameters: Mapping[str, Any]) -> list[str]:
 
 async def _names(parameters: Mapping[str, Any]) -> list[str]:
     devices = parameters.get("kind") is Kind.DEVICES
-    where = {key: parameters.get(key) for key in ("kubeconfig", "context")}
-    async with await Gateway.connect(**where) as gateway:
+    kubeconfig, context = parameters.get("kubeconfig"), parameters.get("context")
+    async with await Gateway.connect(kubeconfig=kubeconfig, context=context) as gateway:
         sight = await look(gateway, slices=devices)
     if devices:
         return sorted(f"{s.spec.pool.name}/{device.name}" for s in sight.slices for device in s.spec.devices)
