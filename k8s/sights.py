@@ -10,7 +10,7 @@ from typing import Any, Final, NoReturn
 
 from k8s import fences, records
 from k8s.gateway import Gateway
-from k8s.informer import Informer
+from k8s.informer import PAGE_TIMEOUT, Informer
 from k8s.listings import list_all
 from k8s.reading import Reader
 from k8s.records import DeviceQuarantine
@@ -52,14 +52,23 @@ async def look(gateway: Gateway, *, slices: bool) -> Sight:
     """
     rules = await served(gateway)
     try:
-        quarantines = (await list_all(gateway, DEVICEQUARANTINES, records.READER)).items
+        quarantines = (await list_all(gateway, DEVICEQUARANTINES, records.READER, wait=PAGE_TIMEOUT)).items
     except errors.NotFound as error:
         _not_installed(gateway, error)
     return Sight(
         quarantines=quarantines,
-        rules=(await list_all(gateway, rules, fences.READER)).items if rules else (),
-        slices=(await list_all(gateway, RESOURCESLICES, _SLICE)).items if slices else (),
+        rules=(await list_all(gateway, rules, fences.READER, wait=PAGE_TIMEOUT)).items if rules else (),
+        slices=await published_slices(gateway) if slices else (),
     )
+
+
+async def published_slices(gateway: Gateway) -> tuple[ResourceSlice, ...]:
+    """Read all resource slices, of all drivers.
+
+    Raises:
+        ClusterError, ClusterUnavailable: they could not be read.
+    """
+    return (await list_all(gateway, RESOURCESLICES, _SLICE, wait=PAGE_TIMEOUT)).items
 
 
 async def follow(gateway: Gateway, tell: Callable[[Sight], None], *, slices: bool) -> NoReturn:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from k8s.gateway import Gateway
+from k8s.informer import PAGE_TIMEOUT
 from k8s.listings import list_all
 from k8s.reading import Reader
 from k8s.resources import RESOURCECLAIMS, RESOURCECLAIMTEMPLATES
@@ -88,8 +89,8 @@ async def tolerant(gateway: Gateway) -> list[Tolerant]:
         Forbidden: we may not list claims and templates of all namespaces.
         ClusterError, ClusterUnavailable: they could not be listed.
     """
-    templates = (await list_all(gateway, RESOURCECLAIMTEMPLATES, Reader(Template))).items
-    claims = (await list_all(gateway, RESOURCECLAIMS, Reader(Claim))).items
+    templates = (await list_all(gateway, RESOURCECLAIMTEMPLATES, Reader(Template), wait=PAGE_TIMEOUT)).items
+    claims = (await list_all(gateway, RESOURCECLAIMS, Reader(Claim), wait=PAGE_TIMEOUT)).items
     found = [_tolerant("ResourceClaimTemplate", t, t.spec.spec.devices.requests) for t in templates]
     found += [_tolerant("ResourceClaim", c, c.spec.devices.requests) for c in claims]
     return [one for one in found if one is not None]

@@ -31,7 +31,7 @@ _COLOURS: Final = {Severity.OK: "green", Severity.WARNING: "yellow", Severity.ER
 
 @click.command(epilog="Exit status 1 if anything is an error; warnings alone are 0.")
 @output_option(Output.TABLE, Output.JSON, Output.YAML)
-@shared.settings_options(*shared.CLUSTER, "policy", *shared.TEMPORAL, *shared.LOG)
+@shared.settings_options("kubeconfig", "context", "policy", *shared.TEMPORAL, *shared.LOG)
 def doctor(*, output: Output, **flags: Any) -> int:
     """Look for what keeps Sickbay from its work, and say how to mend it. Changes nothing.
 

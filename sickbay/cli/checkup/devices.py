@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
 
+from k8s.control import ControlMap
 from k8s.hardware import Identities, published
-from k8s.listings import list_all
-from k8s.reading import Reader
-from k8s.resources import RESOURCESLICES
-from k8s.sights import look
+from k8s.sights import look, published_slices
 from k8s.tolerations import tolerant
 from k8s.wire import ResourceSlice
 from sickbay.cli.checkup.finding import Finding, Scene, Severity, some
@@ -17,12 +14,10 @@ from sickbay.cli.look.entry import entries
 from sickbay.model.device import DeviceKey
 from sickbay.model.policy import Mode, Policy, Probe
 
-_SLICE: Final = Reader(ResourceSlice)
-
 
 async def identities(scene: Scene) -> list[Finding]:
     """Per driver, the attribute that names a device's hardware: published, and unique."""
-    slices = (await list_all(scene.gateway, RESOURCESLICES, _SLICE)).items
+    slices = await published_slices(scene.gateway)
     policy = scene.policy or Policy()
     drivers = sorted({s.spec.driver for s in slices if policy.matches(s.spec.driver)})
     if not drivers:
@@ -70,7 +65,15 @@ async def tolerations(scene: Scene) -> list[Finding]:
 async def records(scene: Scene) -> list[Finding]:
     """Records that cannot be read, and those that wait for a person."""
     found = entries(await look(scene.gateway, slices=False))
+    namespace_id = (await ControlMap(scene.gateway).read()).namespace_id
     findings = []
+    strange = [
+        e.name for e in found if e.record and not e.closed and e.record.spec.namespace_id not in {"", namespace_id}
+    ]
+    if strange:
+        what = f"open incidents of another Temporal namespace, which nobody carries on: {some(strange)}"
+        remedy = "use that Temporal again, or run 'sickbay install --adopt-namespace' if its database is lost for good"
+        findings.append(Finding("Records", Severity.ERROR, what, remedy))
     unreadable = [entry.name for entry in found if entry.record is None]
     if unreadable:
         remedy = "mend or delete them as a member of sickbay:break-glass; until then their devices are left alone"

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from k8s.control import Control
 from k8s.fences import Fence
 from sickbay.cli.look.entry import Entry
-from sickbay.cli.look.rows import FENCED, IN_SERVICE, TAINTED
+from sickbay.cli.look.rows import FENCED, IN_SERVICE, RETIRED, TAINTED
 from sickbay.cli.look.subject import Subject
 from sickbay.cli.look.table import age, clock
 from sickbay.cli.look.told import Told
@@ -155,8 +155,15 @@ def _state(subject: Subject, told: Told, now: datetime) -> str:
         return f"{IN_SERVICE}: it has no incident; what its health is, the statuses of its pods say"
     if not entry.closed:
         return tamed(told.headline, REMEDY_LENGTH) or entry.phase
+    return _rest(entry, record, now)
+
+
+def _rest(entry: Entry, record: Record, now: datetime) -> str:
+    """Say how a device is whose incident has ended."""
     closed = record.status.closed
     ended = f"{age(closed.at, now)} ago as {closed.outcome}" if closed else f"as {entry.phase}"
+    if entry.fence and entry.phase == RETIRED:
+        return f"{RETIRED}: {ended}; the fence stays until other hardware is in the slot"
     if entry.fence:
         return f"{FENCED}: its last incident ended {ended}, but a fence is there; the leader opens an incident for it"
     return f"{IN_SERVICE}: its last incident ended {ended}"

@@ -24,6 +24,9 @@ IN_SERVICE: Final = "InService"
 TAINTED: Final = "Tainted"
 """State of a device that no open incident has, and that somebody else keeps from being allocated."""
 
+RETIRED: Final = "Retired"
+"""State of a device whose incident a person ended for good: its fence stays, and no incident is opened for it."""
+
 FENCED: Final = "Fenced"
 """State of a device that a fence of ours keeps, and no open incident has: the leader will open one."""
 
@@ -250,6 +253,7 @@ def _device_row(
     state, last = FENCED if fence else TAINTED if kept else IN_SERVICE, ""
     if entry is not None:
         state, last = (state, entry.phase) if entry.closed else (entry.phase, "")
+        state = RETIRED if last == RETIRED and fence else state
     name = entry.name if entry else ""
     data = {
         "driver": driver,

@@ -123,6 +123,14 @@ async def test_a_slip_is_told_with_its_status(patient: Patient, arguments: list[
     assert "Traceback" not in shown.error
 
 
+async def test_who_may_not_look_is_told_whom_to_ask(patient: Patient, lab: Lab) -> None:
+    """The group that may, and not the account that acts."""
+    stranger = await lab.kubeconfig_for("default", "default")
+    shown = await patient("get", "incidents", "--kubeconfig", str(stranger))
+    assert shown.status == 2
+    assert "members of group sickbay:operators may look" in shown.error
+
+
 async def test_a_watch_prints_what_changes(patient: Patient, sickbay: Installation) -> None:
     """One line for what there is, one for each change, and 130 after Ctrl-C."""
     process = await asyncio.create_subprocess_exec(

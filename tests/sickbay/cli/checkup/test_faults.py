@@ -106,6 +106,7 @@ async def plant(gateway: Gateway) -> None:
         await gateway.request("PATCH", path, body=body, content_type=MERGE_PATCH)
 
     await a_record_that_cannot_be_read(gateway)
+    await a_record_of_another_temporal(gateway)
     crd = CUSTOMRESOURCEDEFINITIONS.path(name="devicequarantines.sickbay.dev")
     await patch(crd, {"spec": {"names": {"shortNames": ["quarantine"]}}})
     bindings = VALIDATINGADMISSIONPOLICYBINDINGS
@@ -126,14 +127,23 @@ async def plant(gateway: Gateway) -> None:
 
 
 async def a_record_that_cannot_be_read(gateway: Gateway) -> None:
-    """Create a record as an operator, with a reason that there is not."""
-    key = a_device()
-    spec = record_spec(key, actor="ann").model_dump(mode="json", by_alias=True, exclude_none=True)
+    """Create a record with a reason that there is not."""
+    await create_as_operator(gateway, "odd", reason="Odd")
+
+
+async def a_record_of_another_temporal(gateway: Gateway) -> None:
+    """Create a record whose incident is nowhere."""
+    await create_as_operator(gateway, "lost", namespaceID="elsewhere")
+
+
+async def create_as_operator(gateway: Gateway, name: str, **spec: str) -> None:
+    """Create a record in the name of a person."""
+    written = record_spec(a_device(), actor="ann").model_dump(mode="json", by_alias=True, exclude_none=True)
     body = {
         "apiVersion": DEVICEQUARANTINES.api_version,
         "kind": "DeviceQuarantine",
-        "metadata": {"name": "odd"},
-        "spec": spec | {"reason": "Odd", "admission": {"state": "None"}},
+        "metadata": {"name": name},
+        "spec": {**written, "admission": {"state": "None"}, **spec},
     }
     async with impersonating(gateway, "ann", OPERATORS) as ann:
         await ann.request("POST", DEVICEQUARANTINES.path(), body=body)
@@ -200,6 +210,7 @@ def test_nobody_at_work_is_found(examined: Examined) -> None:
         ("Identity", "error", "twins.example: devices share uuid GPU-1"),
         ("Tolerations", "error", r"ResourceClaimTemplate default/greedy \(every taint\)"),
         ("Records", "error", "cannot be read: odd"),
+        ("Records", "error", "open incidents of another Temporal namespace, .*: lost$"),
     ],
 )
 def test_a_fault_is_found(examined: Examined, check: str, severity: str, told: str) -> None:
