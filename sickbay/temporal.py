@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -23,6 +24,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from sickbay import visibility
 from sickbay.errors import TemporalRefused, TemporalUnavailable
 from sickbay.model.base import Payload, tamed
 from sickbay.model.contracts import (
@@ -35,6 +37,7 @@ from sickbay.model.contracts import (
     Queue,
 )
 from sickbay.model.incident import IncidentState
+from sickbay.model.searching import SearchAttribute
 
 T = TypeVar("T")
 
@@ -116,6 +119,7 @@ class Temporal:
         self._api_key = api_key
         self._eager = eager
         self._client: Client | None = None
+        self._searchable: tuple[SearchAttribute, ...] | None = None
         self._connecting = asyncio.Lock()
 
     async def client(self) -> Client:
@@ -149,6 +153,23 @@ class Temporal:
             return False
         return True
 
+    async def look_up_attributes(self) -> tuple[SearchAttribute, ...]:
+        """Ask which of our search attributes the namespace knows: incidents that start from now on use those.
+
+        Raises:
+            TemporalUnavailable: no answer.
+        """
+        self._searchable = await self._answered(visibility.known)
+        return self._searchable
+
+    async def register_attributes(self) -> dict[SearchAttribute, str]:
+        """Register our search attributes in the namespace; safe to repeat. Give those that it refuses, and why.
+
+        Raises:
+            TemporalUnavailable: no answer.
+        """
+        return await self._answered(visibility.register, within=visibility.KNOWN_WITHIN + 2 * CALL_TIMEOUT)
+
     async def start_incident(self, state: IncidentState) -> StartOutcome:
         """Start the workflow that a record names; one that runs under that id is left alone.
 
@@ -159,6 +180,10 @@ class Temporal:
             TemporalRefused: it is not taken.
         """
         target = state.target
+        if self._searchable is None:
+            with suppress(TemporalUnavailable):  # an incident that nobody finds in the list is better than none
+                await self.look_up_attributes()
+        state = state.model_copy(update={"searchable": self._searchable or ()})
         try:
             await self._answered(
                 lambda client: client.start_workflow(
@@ -220,7 +245,8 @@ class Temporal:
             )
         except (TemporalUnavailable, TemporalRefused, _NotFoundError, WorkflowQueryFailedError):
             return ""
-        return str(metadata.current_details).partition("\n")[0].lstrip("# ")
+        line = str(metadata.current_details).partition("\n")[0].lstrip("# ")
+        return re.sub(r"\\([*_~\\@.])", r"\1", line)  # as Markdown is read
 
     async def observe(self, incident: str, observed: Observed) -> bool:
         """Tell an incident that something was said; False if it does not run.
@@ -249,10 +275,10 @@ class Temporal:
             return False
         return True
 
-    async def _answered(self, call: Callable[[Client], Awaitable[T]]) -> T:
+    async def _answered(self, call: Callable[[Client], Awaitable[T]], *, within: timedelta = CALL_TIMEOUT) -> T:
         """Translate what keeps a call from being answered; the only place that knows RPC errors."""
         try:
-            async with asyncio.timeout(CALL_TIMEOUT.total_seconds()):
+            async with asyncio.timeout(within.total_seconds()):
                 return await call(await self._connected())
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND and not _is_about_namespace(error):
@@ -260,7 +286,7 @@ class Temporal:
             kind = TemporalRefused if error.status in ABOUT_ONE_CALL else TemporalUnavailable
             raise kind(f"Temporal at {self.where}: {error.status.name}: {error.message}") from error
         except TimeoutError as error:
-            seconds = CALL_TIMEOUT.total_seconds()
+            seconds = within.total_seconds()
             raise TemporalUnavailable(f"Temporal at {self.where}: no answer in {seconds:g} s") from error
         except RuntimeError as error:
             # It has no class of its own.
