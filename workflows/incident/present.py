@@ -39,7 +39,7 @@ def details(state: IncidentState, step: Step, now: datetime) -> str:
             *_evidence(state),
             "| phase | since | took |",
             "|---|---|---|",
-            *_phases(state, now),
+            *_phases(state),
             "",
             "| time | phase | what |",
             "|---|---|---|",
@@ -93,7 +93,7 @@ def _evidence(state: IncidentState) -> Iterator[str]:
     """Say who said what of the device at the last live reading; nothing before it."""
     if state.read_at is None:
         return
-    yield from (f"| said at {_clock(state.read_at)} by | health | reason | message |", "|---|---|---|---|")
+    yield from (f"Said at {_clock(state.read_at)}:", "", "| by | health | reason | message |", "|---|---|---|---|")
     for said in state.observations[:SOURCES]:
         where = f"{said.source.kind} {said.source.namespace}/{said.source.name}"
         ended = " (has ended)" if said.terminal else ""
@@ -105,7 +105,7 @@ def _evidence(state: IncidentState) -> Iterator[str]:
     yield ""
 
 
-def _phases(state: IncidentState, now: datetime) -> Iterator[str]:
+def _phases(state: IncidentState) -> Iterator[str]:
     """Say how long the incident was in each phase, as far back as its story is kept."""
     begun: list[tuple[Phase, datetime]] = []
     for entry in state.timeline:
@@ -115,7 +115,7 @@ def _phases(state: IncidentState, now: datetime) -> Iterator[str]:
     shown = [f"| {p} | {_clock(at)} | {_long(end - at)} |" for (p, at), end in zip(begun, ends, strict=False)]
     if begun:
         phase, at = begun[-1]
-        shown.append(f"| **{phase}** | {_clock(at)} | {_long(now - at)} so far |")
+        shown.append(f"| **{phase}** | {_clock(at)} | goes on |")
     return iter(shown[-LINES:])
 
 

@@ -47,15 +47,15 @@ def test_phases_with_since_when_and_for_how_long() -> None:
     table = shown(incident(phase=Phase.RECOVERING, timeline=lines))
     assert "| Quarantined | 2026-01-10 10:00:00Z | 20s |\n" in table
     assert "| Evacuating | 2026-01-10 10:00:20Z | 1m |\n" in table
-    assert "| **Recovering** | 2026-01-10 10:01:20Z | 10s so far |\n" in table
+    assert "| **Recovering** | 2026-01-10 10:01:20Z | goes on |\n" in table
     assert "| 2026-01-10 10:00:05Z | Quarantined | admitted: 1 of 8 |\n" in table
 
 
 def test_evidence_names_each_source_and_what_it_said() -> None:
     """Of the last live reading; nothing is claimed before it, and nobody is an answer too."""
-    assert "said at" not in shown(incident())
+    assert "Said at" not in shown(incident())
     read = incident(read_at=NOW, observations=(observation(message="Xid 79"), observation(Health.HEALTHY)))
-    assert "| said at 2026-01-10 10:00:00Z by | health | reason | message |" in shown(read)
+    assert "Said at 2026-01-10 10:00:00Z:\n\n| by | health | reason | message |\n" in shown(read)
     assert "| Pod team/train-0 | Unhealthy | Reported | Xid 79 |" in shown(read)
     assert "| Pod team/train-0 | Healthy | Reported |  |" in shown(read)
     assert "| nobody | | | |" in shown(incident(read_at=NOW))
