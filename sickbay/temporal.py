@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -35,6 +36,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from sickbay import visibility
 from sickbay.errors import TemporalRefused, TemporalUnavailable
 from sickbay.model.base import Payload, tamed
 from sickbay.model.contracts import (
@@ -48,6 +50,7 @@ from sickbay.model.contracts import (
     Queue,
 )
 from sickbay.model.incident import IncidentReport, IncidentState
+from sickbay.model.searching import SearchAttribute
 from sickbay.model.trace import trace_id, trace_link
 
 T = TypeVar("T")
@@ -140,6 +143,7 @@ class Temporal:
         self._trace_url = trace_url
         self._told = told
         self._client: Client | None = None
+        self._searchable: tuple[SearchAttribute, ...] | None = None
         self._connecting = asyncio.Lock()
 
     async def client(self) -> Client:
@@ -173,6 +177,23 @@ class Temporal:
             return False
         return True
 
+    async def look_up_attributes(self) -> tuple[SearchAttribute, ...]:
+        """Ask which of our search attributes the namespace knows: incidents that start from now on use those.
+
+        Raises:
+            TemporalUnavailable: no answer.
+        """
+        self._searchable = await self._answered(visibility.known)
+        return self._searchable
+
+    async def register_attributes(self) -> dict[SearchAttribute, str]:
+        """Register our search attributes in the namespace; safe to repeat. Give those that it refuses, and why.
+
+        Raises:
+            TemporalUnavailable: no answer.
+        """
+        return await self._answered(visibility.register, within=visibility.KNOWN_WITHIN + 2 * CALL_TIMEOUT)
+
     async def start_incident(self, state: IncidentState) -> StartOutcome:
         """Start the workflow that a record names; one that runs under that id is left alone.
 
@@ -183,7 +204,15 @@ class Temporal:
             TemporalRefused: it is not taken.
         """
         target = state.target
-        state = state.model_copy(update={"trace_url": trace_link(self._trace_url, target.incident)})
+        if self._searchable is None:
+            with suppress(TemporalUnavailable):  # an incident that nobody finds in the list is better than none
+                await self.look_up_attributes()
+        state = state.model_copy(
+            update={
+                "searchable": self._searchable or (),
+                "trace_url": trace_link(self._trace_url, target.incident),
+            }
+        )
         try:
             await self._answered(
                 lambda client: client.start_workflow(
@@ -245,7 +274,8 @@ class Temporal:
             )
         except (TemporalUnavailable, TemporalRefused, _NotFoundError, WorkflowQueryFailedError):
             return ""
-        return str(metadata.current_details).partition("\n")[0].lstrip("# ")
+        line = str(metadata.current_details).partition("\n")[0].lstrip("# ")
+        return re.sub(r"\\([*_~\\@.])", r"\1", line)  # as Markdown is read
 
     async def state(self, incident: str) -> IncidentState | None:
         """Read all that a running incident knows; None if it does not say. It takes a worker to answer.
@@ -329,9 +359,9 @@ class Temporal:
             return False
         return True
 
-    async def _answered(self, call: Callable[[Client], Awaitable[T]]) -> T:
+    async def _answered(self, call: Callable[[Client], Awaitable[T]], *, within: timedelta = CALL_TIMEOUT) -> T:
         try:
-            answer = await self._translated(call)
+            answer = await self._translated(call, within)
         except (TemporalUnavailable, TemporalRefused) as error:
             self._told(type(error).__name__)
             raise
@@ -341,10 +371,10 @@ class Temporal:
         self._told(OK)
         return answer
 
-    async def _translated(self, call: Callable[[Client], Awaitable[T]]) -> T:
+    async def _translated(self, call: Callable[[Client], Awaitable[T]], within: timedelta) -> T:
         """Translate what keeps a call from being answered; the only place that knows RPC errors."""
         try:
-            async with asyncio.timeout(CALL_TIMEOUT.total_seconds()):
+            async with asyncio.timeout(within.total_seconds()):
                 return await call(await self._connected())
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND and not _is_about_namespace(error):
@@ -352,7 +382,7 @@ class Temporal:
             kind = TemporalRefused if error.status in ABOUT_ONE_CALL else TemporalUnavailable
             raise kind(f"Temporal at {self.where}: {error.status.name}: {error.message}") from error
         except TimeoutError as error:
-            seconds = CALL_TIMEOUT.total_seconds()
+            seconds = within.total_seconds()
             raise TemporalUnavailable(f"Temporal at {self.where}: no answer in {seconds:g} s") from error
         except RuntimeError as error:
             # It has no class of its own.

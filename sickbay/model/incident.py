@@ -189,6 +189,7 @@ class IncidentState(Payload):
         fence_allotted: fence ``fence_number`` is this incident's; otherwise it is an earlier one and the next is taken.
         fenced_at: since when that fence has been seen standing; None = it has to be made sure of.
         unsaid: phase, ask or counters differ from what the record says.
+        searchable: names of the search attributes that the namespace knows; any other would fail the workflow's task.
         max_events: continue as new beyond so many history events (tests force it low).
         trace_url: address of its trace, for people; ``""`` = nobody said where traces are shown.
     """
@@ -258,6 +259,7 @@ class IncidentState(Payload):
     outcome: Phase | None = None
     closed: bool = False
 
+    searchable: tuple[str, ...] = ()
     max_events: int = 4000
     trace_url: str = ""
 

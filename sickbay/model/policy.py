@@ -182,6 +182,8 @@ class Policy(Config):
     ramp: Ramp = Ramp()
     keep: Duration = timedelta(days=7)
     """How long the record of an ended incident is kept."""
+    runbook: Annotated[str, Field(pattern=r"^(https?://[\w.~:/?#@!$&'*+,;=%-]+)?$", max_length=300)] = ""
+    """Address of your own runbook, for the incident's page; empty = Sickbay's documentation."""
 
     @cached_property
     def digest(self) -> str:

@@ -18,11 +18,12 @@ with workflow.unsafe.imports_passed_through():
     from sickbay.model import contracts as c
     from sickbay.model.base import Payload, tamed
     from sickbay.model.incident import IncidentReport, IncidentState
+    from sickbay.model.record import Phase
     from sickbay.policy import progress
     from sickbay.policy.ladder import next_step
     from sickbay.policy.steps import Step, Verb
     from sickbay.policy.story import note
-    from workflows.incident import present
+    from workflows.incident import filing, present
     from workflows.incident.inbox import Inbox, Refusal
     from workflows.incident.steps import CALLS, HEARTBEAT, Call, Waiting, priority
 
@@ -71,6 +72,7 @@ class DeviceIncident:
                 self._failed(error, "InternalError", f"report this: {type(error).__name__}: {error}")
         self._abandon()
         report = present.report(self._state, workflow.now())
+        self._file(report.outcome)
         workflow.logger.info("incident_ended as %s", report.outcome)
         return report
 
@@ -118,6 +120,12 @@ class DeviceIncident:
         if workflow.memo_value(c.TITLE_MEMO, "") != title:
             workflow.upsert_memo({c.TITLE_MEMO: title})
         workflow.set_current_details(present.details(self._state, step, workflow.now()))
+        self._file()
+
+    def _file(self, outcome: Phase | None = None) -> None:
+        """Have the list of workflows find the incident by where it stands."""
+        if updates := filing.updates(self._state, workflow.info().typed_search_attributes, outcome=outcome):
+            workflow.upsert_search_attributes(updates)
 
     def _take_words(self) -> None:
         while self._inbox:

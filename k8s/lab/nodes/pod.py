@@ -124,7 +124,7 @@ class PodRun:
             if not self._starts_again(ended):
                 await self._finish(ended, restarts=restarts, last=last)
                 return
-            last = ended
+            last, self._borne = ended, False
             await self._show(status.Containers(backing_off=True, last=last, restarts=restarts))
             if await self._wait(lambda: self.pod.deleted, seconds=pause):
                 return

@@ -52,6 +52,7 @@ async def play(*, keep: bool, verbose: bool, postgres: bool = False) -> bool:
         view.say("lab", f"Kubernetes 1.37.2 and Temporal are ready; Temporal UI: {lab.temporal.ui_url}")
         temporal = Temporal(lab.temporal.address, namespace=TEMPORAL_NAMESPACE)
         await install(lab.gateway, cluster=CLUSTER, namespace_id=await temporal.namespace_id())
+        await temporal.register_attributes()
         await lab.fleet.add(NODES, NodeShape(devices=DEVICES))
         view.say("lab", f"Sickbay is installed; {NODES} nodes with {DEVICES} devices each are up")
         sickbay = await SickbayProcess.start(lab, policy=scene.POLICY)
