@@ -12,7 +12,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
-from sickbay.model.contracts import SUPERSEDED, WAITING, CloseRecord, Evicted, ProbeVerdict, WriteStatus
+from sickbay.model.contracts import HINDERED, SUPERSEDED, WAITING, CloseRecord, Evicted, ProbeVerdict, WriteStatus
 from sickbay.telemetry.metrics import Ending, Metrics
 
 REMEMBERED: Final = 10_000
@@ -86,7 +86,7 @@ class _Attempt(ActivityInboundInterceptor):
 
 
 def _ending(error: ApplicationError) -> Ending:
-    if error.type == WAITING:
+    if error.type in {WAITING, HINDERED}:
         return Ending.WAITING
     if error.type == SUPERSEDED:
         return Ending.SUPERSEDED

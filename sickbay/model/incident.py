@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from sickbay.model.base import Name, Payload, tamed
+from sickbay.model.command import Orders
 from sickbay.model.device import UNKNOWN_HARDWARE, DeviceKey
 from sickbay.model.observation import Health, Observation, Reason
 from sickbay.model.policy import Policy
@@ -165,6 +166,7 @@ class IncidentState(Payload):
         fence_allotted: fence ``fence_number`` is this incident's; otherwise it is an earlier one and the next is taken.
         fenced_at: since when that fence has been seen standing; None = it has to be made sure of.
         unsaid: phase, ask or counters differ from what the record says.
+        orders: what people told it, and what holds because of it.
         max_events: continue as new beyond so many history events (tests force it low).
     """
 
@@ -227,6 +229,8 @@ class IncidentState(Payload):
     release_number: int = 0
     outcome: Phase | None = None
     closed: bool = False
+
+    orders: Orders = Orders()
 
     max_events: int = 4000
 

@@ -101,6 +101,13 @@ class Probe(Config):
         return self.identity.get(driver, "uuid")
 
 
+class Quarantine(Config):
+    """How long a device may be kept out of service by a person's word."""
+
+    longest: Duration = timedelta(days=30)
+    """From the first `extend_quarantine` of an incident on; no later one goes beyond it."""
+
+
 class Policy(Config):
     """One `RemediationPolicy`. An open incident keeps the one it began with."""
 
@@ -121,6 +128,7 @@ class Policy(Config):
     guard: Guard = Guard()
     migration: Migration = Migration()
     probe: Probe = Probe()
+    quarantine: Quarantine = Quarantine()
     keep: Duration = timedelta(days=7)
     """How long the record of an ended incident is kept."""
 

@@ -19,7 +19,7 @@ from sickbay.model.incident import IncidentState
 from sickbay.model.observation import Seen
 from sickbay.model.policy import Mode
 from sickbay.model.record import Phase
-from sickbay.policy import progress
+from sickbay.policy import commanding, progress
 from sickbay.policy.steps import Step, Verb
 
 FIRST_READING: Final = Priority(priority_key=1)
@@ -108,6 +108,7 @@ def _write(state: IncidentState, _: Step) -> c.WriteStatus:
         release_number=state.release_number,
         wants_admission=state.phase is Phase.HELD,
         ask=state.ask,
+        pause=state.orders.pause,
     )
 
 
@@ -134,7 +135,7 @@ def _users(state: IncidentState, _: Step) -> c.ListUsers:
 def _evict(state: IncidentState, step: Step) -> c.EvictUser:
     if step.user is None:
         raise ValueError("an eviction names its user")
-    return c.EvictUser(target=state.target, user=step.user, limits=state.policy.migration)
+    return c.EvictUser(target=state.target, user=step.user, node=state.node, limits=state.policy.migration)
 
 
 def _start_probe(state: IncidentState, _: Step) -> c.StartProbe:
@@ -157,8 +158,16 @@ def _stop_probe(state: IncidentState, _: Step) -> c.StopProbe:
 
 def _fence_step(state: IncidentState, _: Step) -> c.FenceStep:
     return c.FenceStep(
-        target=state.target, number=state.fence_number, uid=state.fence_uid, release=state.release_number
+        target=state.target,
+        number=state.fence_number,
+        uid=state.fence_uid,
+        release=state.release_number,
+        node=state.node,
     )
+
+
+def _go(state: IncidentState, _: Step) -> c.AwaitGo:
+    return c.AwaitGo(target=state.target, node=state.node)
 
 
 def _close(state: IncidentState, step: Step) -> c.CloseRecord:
@@ -208,6 +217,7 @@ CALLS: Final[dict[Verb, Call]] = {
     Verb.CLOSE: Call(c.Activity.CLOSE_RECORD, _close, c.Done, _closed),
     Verb.AWAIT_USERS: _polled(c.Activity.AWAIT_USERS, _users, c.Users, progress.after_users),
     Verb.AWAIT_PROBE: _polled(c.Activity.AWAIT_PROBE, _await_probe, c.ProbeVerdict, progress.after_verdict),
+    Verb.AWAIT_GO: _polled(c.Activity.AWAIT_GO, _go, c.Done, lambda s, _, now: commanding.after_go(s, now)),
     Verb.AWAIT_FENCE_GONE: _polled(c.Activity.AWAIT_FENCE_GONE, _fence_step, c.Done, _staged(Verb.AWAIT_FENCE_GONE)),
 }
 """Every verb that is an activity."""

@@ -15,6 +15,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from sickbay.model import contracts as c
+from sickbay.model.command import Halt
 from sickbay.model.incident import User, UserState, Verdict
 from sickbay.model.observation import Health
 from tests.builders import UUID, observation, reading
@@ -28,6 +29,7 @@ class World:
         version: resourceVersion of that pod.
         users: pods that hold the device.
         verdicts: of the probes to come; the last one repeats.
+        halt: what keeps the incident from what cannot be undone.
         fences: numbers of the fences that stand.
         done: how often each verb was carried out.
         on: per activity, something to happen when it is called, before it acts.
@@ -43,6 +45,7 @@ class World:
         self.hardware = UUID
         self.fences: set[int] = set()
         self.superseded = False
+        self.halt: Halt | None = None
         self.closed: c.CloseRecord | None = None
         self.statuses: list[c.WriteStatus] = []
         self.done: Counter[str] = Counter()
@@ -136,6 +139,7 @@ class World:
     async def evict_user(self, eviction: c.EvictUser) -> c.Evicted:
         """Evict: the pod is gone at once."""
         self._called(c.Activity.EVICT_USER)
+        self._hindered()
         self.users = tuple(u for u in self.users if u.uid != eviction.user.uid)
         return c.Evicted(uid=eviction.user.uid, outcome=c.EvictionOutcome.ACCEPTED)
 
@@ -143,6 +147,7 @@ class World:
     async def start_probe(self, _: c.StartProbe) -> c.ProbeStarted:
         """Start a probe."""
         self._called(c.Activity.START_PROBE)
+        self._hindered()
         return c.ProbeStarted()
 
     @activity.defn(name=c.Activity.AWAIT_PROBE)
@@ -162,6 +167,7 @@ class World:
     async def unlatch_fence(self, _: c.FenceStep) -> c.Done:
         """Take the finalizer off."""
         self._called(c.Activity.UNLATCH_FENCE)
+        self._hindered()
         return c.Done()
 
     @activity.defn(name=c.Activity.DELETE_FENCE)
@@ -186,6 +192,18 @@ class World:
         self._called(c.Activity.CLOSE_RECORD)
         self.closed = closing
         return c.Done()
+
+    @activity.defn(name=c.Activity.AWAIT_GO)
+    async def await_go(self, _: c.AwaitGo) -> c.Done:
+        """Wait until nothing keeps the incident back."""
+        self._called(c.Activity.AWAIT_GO)
+        if self.halt is not None:
+            raise ApplicationError("held back", type=c.WAITING, next_retry_delay=timedelta(seconds=30))
+        return c.Done()
+
+    def _hindered(self) -> None:
+        if self.halt is not None:
+            raise ApplicationError("held back", self.halt, type=c.HINDERED, non_retryable=True)
 
     @property
     def activities(self) -> list[Callable[..., Any]]:
