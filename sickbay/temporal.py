@@ -17,7 +17,14 @@ from typing import Final, TypeVar
 
 from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
-from temporalio.client import Client, TLSConfig, WorkflowExecutionStatus, WorkflowQueryFailedError
+from temporalio.client import (
+    Client,
+    TLSConfig,
+    WorkflowExecutionStatus,
+    WorkflowQueryFailedError,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.exceptions import WorkflowAlreadyStartedError
@@ -25,6 +32,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from sickbay.errors import TemporalRefused, TemporalUnavailable
 from sickbay.model.base import Payload, tamed
+from sickbay.model.command import COMMAND_UPDATE, Answer, Command
 from sickbay.model.contracts import (
     ADMITTED_SIGNAL,
     INCIDENT_WORKFLOW,
@@ -40,6 +48,9 @@ T = TypeVar("T")
 
 CALL_TIMEOUT: Final = timedelta(seconds=5)
 """For one call, connecting and the client's own retries included."""
+
+ANSWER_TIMEOUT: Final = timedelta(seconds=10)
+"""For the answer of an incident, whose worker may have to replay it first."""
 
 TASK_TIMEOUT: Final = timedelta(seconds=5)
 """Workflow task time-out: an eagerly started task that died with its process is given out again after this (the
@@ -240,6 +251,30 @@ class Temporal:
         """
         return await self._signal(incident, ADMITTED_SIGNAL, admitted)
 
+    async def command(self, incident: str, command: Command) -> Answer | None:
+        """Give an incident a command and have its answer; None if it does not run.
+
+        Raises:
+            TemporalUnavailable: no answer; it may have been applied: the same command once more tells.
+            TemporalRefused: it is not taken at all; the text says why.
+        """
+        try:
+            return await self._answered(
+                lambda client: client.get_workflow_handle(incident).execute_update(
+                    COMMAND_UPDATE, command, id=command.id, result_type=Answer, rpc_timeout=ANSWER_TIMEOUT
+                ),
+                within=ANSWER_TIMEOUT + CALL_TIMEOUT,
+            )
+        except _NotFoundError:
+            return None
+        except WorkflowUpdateRPCTimeoutOrCancelledError as error:
+            raise TemporalUnavailable(
+                f"Temporal at {self.where} took the command, and no worker answers: see that 'sickbay run' or 'sickbay "
+                "worker' runs; the command is applied when one does"
+            ) from error
+        except WorkflowUpdateFailedError as error:
+            raise TemporalRefused(tamed(f"the incident does not take it: {error.cause}", 400)) from error
+
     async def _signal(self, incident: str, signal: str, argument: Payload) -> bool:
         try:
             await self._answered(
@@ -249,10 +284,10 @@ class Temporal:
             return False
         return True
 
-    async def _answered(self, call: Callable[[Client], Awaitable[T]]) -> T:
+    async def _answered(self, call: Callable[[Client], Awaitable[T]], *, within: timedelta = CALL_TIMEOUT) -> T:
         """Translate what keeps a call from being answered; the only place that knows RPC errors."""
         try:
-            async with asyncio.timeout(CALL_TIMEOUT.total_seconds()):
+            async with asyncio.timeout(within.total_seconds()):
                 return await call(await self._connected())
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND and not _is_about_namespace(error):
@@ -260,7 +295,7 @@ class Temporal:
             kind = TemporalRefused if error.status in ABOUT_ONE_CALL else TemporalUnavailable
             raise kind(f"Temporal at {self.where}: {error.status.name}: {error.message}") from error
         except TimeoutError as error:
-            seconds = CALL_TIMEOUT.total_seconds()
+            seconds = within.total_seconds()
             raise TemporalUnavailable(f"Temporal at {self.where}: no answer in {seconds:g} s") from error
         except RuntimeError as error:
             # It has no class of its own.

@@ -106,7 +106,7 @@ class Orders(Payload):
 
     Attributes:
         applied: ids of the last commands.
-        begun_at: of this run, or of its reset; older commands were given to another.
+        begun_at: of this run; older commands were given to another.
         kept_until: earliest end of the quarantine, as a person set it.
         kept_from: when a person first set one; the policy's bound counts from here.
         retiring: who retires the device and why; ``""`` = nobody.

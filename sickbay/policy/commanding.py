@@ -90,9 +90,9 @@ def after_go(state: IncidentState, now: datetime) -> IncidentState:
     return told.model_copy(update={"orders": orders, "reread": True, "users_at": None})
 
 
-def begun(state: IncidentState, now: datetime, *, again: bool = False) -> IncidentState:
-    """Note when this run began; `again`: it was reset just now, and commands are told to it a second time."""
-    if state.orders.begun_at is not None and not again:
+def begun(state: IncidentState, now: datetime) -> IncidentState:
+    """Note when this run began, unless it only continues."""
+    if state.orders.begun_at is not None:
         return state
     return state.model_copy(update={"orders": state.orders.model_copy(update={"begun_at": now})})
 

@@ -52,7 +52,6 @@ class DeviceIncident:
         # Apart from what the watcher says: a command is answered at once, a word only after what is under way.
         self._orders = Inbox(workflow.info().run_id)
         self._ordered = False
-        workflow.register_random_seed_callback(self._reset)
         self._waiting: Waiting | None = None
 
     @workflow.run
@@ -183,10 +182,6 @@ class DeviceIncident:
         self._state, answer = commanding.obey(self._state, command, workflow.now(), verified=verified)
         self._ordered = True
         return answer
-
-    def _reset(self, _: int) -> None:
-        # The one thing that changes the seed of a run. What people had told the run before comes once more.
-        self._state = commanding.begun(self._state, workflow.now(), again=True)
 
     def _take_words(self) -> None:
         self._take_orders()

@@ -51,6 +51,7 @@ class World:
         self.done: Counter[str] = Counter()
         self.on: dict[c.Activity, Callable[[], object]] = {}
         self.before_gone: Callable[[], Awaitable[None]] | None = None
+        self.before_unlatched: Callable[[], Awaitable[None]] | None = None
         self._changed = asyncio.Event()
 
     async def until(self, holds: Callable[[], bool]) -> None:
@@ -168,6 +169,9 @@ class World:
         """Take the finalizer off."""
         self._called(c.Activity.UNLATCH_FENCE)
         self._hindered()
+        if self.before_unlatched is not None:
+            tell, self.before_unlatched = self.before_unlatched, None
+            await tell()
         return c.Done()
 
     @activity.defn(name=c.Activity.DELETE_FENCE)
@@ -198,7 +202,7 @@ class World:
         """Wait until nothing keeps the incident back."""
         self._called(c.Activity.AWAIT_GO)
         if self.halt is not None:
-            raise ApplicationError("held back", type=c.WAITING, next_retry_delay=timedelta(seconds=30))
+            raise ApplicationError("held back", type=c.WAITING, next_retry_delay=timedelta(hours=6))
         return c.Done()
 
     def _hindered(self) -> None:
