@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import click
 
+from k8s.gateway import Gateway
 from k8s.records import Records
 from sickbay import errors
 from sickbay.cli import shared
@@ -103,22 +104,31 @@ def _give(verb: CommandVerb, flags: dict[str, Any]) -> None:
 
 async def _sent(settings: Settings, command: Command, target: str, node: str | None) -> str:
     async with cluster(settings) as gateway:
-        records = Records(gateway)
-        record = the_record((await records.list()).records, target, node)
-        incident = record.spec.incident
-        if record.closed:
-            closed = record.status.closed
-            when = f" at {closed.at:%Y-%m-%d %H:%M:%SZ}" if closed else ""
-            raise errors.UsageError(f"already closed: {incident} ended as {record.status.phase}{when}")
-        command = command.model_copy(update={"actor": await actor(gateway)})
-        if command.verb is CommandVerb.APPROVE and not record.admitted:
+        return await give(gateway, temporal_of(settings), command, target, node)
+
+
+async def give(gateway: Gateway, temporal: Temporal, command: Command, target: str, node: str | None = None) -> str:
+    """Give a command to the incident that a word names, in the name of whoever asks, and say what became of it.
+
+    Raises:
+        UsageError: there is no such incident, it has ended, or it refuses; the text says why.
+        TemporalUnavailable: no answer.
+    """
+    records = Records(gateway)
+    record = the_record((await records.list()).records, target, node)
+    incident = record.spec.incident
+    if record.closed:
+        closed = record.status.closed
+        when = f" at {closed.at:%Y-%m-%d %H:%M:%SZ}" if closed else ""
+        raise errors.UsageError(f"already closed: {incident} ended as {record.status.phase}{when}")
+    command = command.model_copy(update={"actor": await actor(gateway)})
+    if command.verb is CommandVerb.APPROVE:
+        if not record.admitted:
             await _admit(records, record, command)
             return f"{incident}: approved by {command.actor}; the leader fences it next"
-        if command.verb is CommandVerb.APPROVE and not _asks(record):
-            raise errors.UsageError(
-                f"{incident} waits for nobody's approval: it is {record.status.phase or 'beginning'}"
-            )
-    return await tell(temporal_of(settings), incident, command)
+        if not _asks(record):
+            raise errors.UsageError(f"{incident} waits for nobody: it is {record.status.phase or 'beginning'}")
+    return await tell(temporal, incident, command)
 
 
 async def tell(temporal: Temporal, incident: str, command: Command) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from k8s.control import ControlMap
+from k8s.gateway import Gateway
 from k8s.records import Records
 from k8s.rights import user
 from sickbay import errors
@@ -37,31 +38,39 @@ def quarantine(*, device: str, reason: str, node: str | None, **flags: Any) -> N
 
 async def _quarantine(settings: Settings, device: str, node: str | None, reason: str) -> str:
     async with cluster(settings) as gateway:
-        control, records = await ControlMap(gateway).read(), Records(gateway)
-        key, where = await the_device(gateway, control.cluster, device, node)
-        try:
-            before: Record | None = await records.get(key.record_name)
-        except errors.NotFound:
-            before = None
-        if before is not None:
-            _free(before)
-        spec = quarantined_by(
-            await user(gateway),
-            reason,
-            key,
-            before,
-            node=where,
-            namespace_id=control.namespace_id,
-            version=f"person-{uuid.uuid4().hex[:12]}",
-            now=datetime.now(UTC),
-        )
-        try:
-            written = await records.create(key, spec) if before is None else await records.write_spec(before, spec)
-        except errors.Conflict as error:
-            raise errors.UsageError(
-                f"{key}: somebody wrote its record at the same moment; look, and try again"
-            ) from error
-        return f"{written.spec.incident}: the guard admits it next; kubectl get dq {written.name}"
+        return await take_out(gateway, device, node, reason)
+
+
+async def take_out(gateway: Gateway, device: str, node: str | None, reason: str) -> str:
+    """Create the device's record in the name of whoever asks, or take over the one that is left; say what comes next.
+
+    Raises:
+        UsageError: no such device, or it has an incident; the text says what to do.
+        Forbidden: the API server refuses.
+    """
+    control, records = await ControlMap(gateway).read(), Records(gateway)
+    key, where = await the_device(gateway, control.cluster, device, node)
+    try:
+        before: Record | None = await records.get(key.record_name)
+    except errors.NotFound:
+        before = None
+    if before is not None:
+        _free(before)
+    spec = quarantined_by(
+        await user(gateway),
+        reason,
+        key,
+        before,
+        node=where,
+        namespace_id=control.namespace_id,
+        version=f"person-{uuid.uuid4().hex[:12]}",
+        now=datetime.now(UTC),
+    )
+    try:
+        written = await records.create(key, spec) if before is None else await records.write_spec(before, spec)
+    except errors.Conflict as error:
+        raise errors.UsageError(f"{key}: somebody wrote its record at the same moment; look, and try again") from error
+    return f"{written.spec.incident}: the guard admits it next; kubectl get dq {written.name}"
 
 
 def _free(record: Record) -> None:
