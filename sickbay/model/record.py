@@ -242,6 +242,12 @@ class Record(Wire):
         return status.incident == self.spec.incident and status.phase is not None and status.phase.final
 
     @property
+    def paused(self) -> bool:
+        """Whether a person paused its incident."""
+        paused = self.status.condition(PAUSED) if self.status.incident == self.spec.incident else None
+        return paused is not None and paused.status == "True"
+
+    @property
     def retired(self) -> bool:
         """Whether a person took the device out of service for good: its fence stays without an incident."""
         return self.closed and self.status.phase is Phase.RETIRED

@@ -279,6 +279,8 @@ class Leader:
         word = (record.spec.incident, self._directory.track(device).outline(self._policy))
         if finding is None or self._told.get(device) == word:
             return
+        if record.paused:
+            return  # it reads for itself when it goes on; a device that flaps must not fill its history till then
         self._told[device] = word
         observed = Observed(health=finding.health, reason=finding.reason, message=finding.message, at=self._now())
         self._signals.tell(record.spec.incident, observed, known=known or record.spec.severity)

@@ -89,7 +89,7 @@ async def test_pause_and_resume_from_the_command_line(scene: Scene) -> None:
 
 
 async def test_a_pause_from_the_ui(scene: Scene) -> None:
-    """A signal that is sent without any input pauses, and says that nobody knows who did it; odd input changes nothing."""
+    """A signal without any input pauses, and nobody knows who sent it; odd input changes nothing."""
     seat = await scene.lone_pod("clicked")
     await scene.breaks(seat)
     record = await scene.reaches(seat, Phase.NEEDS_OPERATOR)

@@ -32,6 +32,7 @@ def details(state: IncidentState, step: Step, now: datetime) -> str:
         f"| fence | {_fence(state)} |",
         f"| users | {_users(state)} |",
         f"| probes | {state.attempts} of {state.policy.probe.attempts} attempts failed{_next(state)} |",
+        f"| people | {_people(state)} |",
         f"| record | `kubectl get dq {state.target.device.record_name}` |",
         f"| policy | {state.policy.mode}, {state.policy.digest} |",
         "",
@@ -85,3 +86,18 @@ def _users(state: IncidentState) -> str:
 
 def _next(state: IncidentState) -> str:
     return "" if state.next_probe_at is None else f"; next at {_clock(state.next_probe_at)}"
+
+
+def _people(state: IncidentState) -> str:
+    orders, said = state.orders, []
+    if orders.pause is not None:
+        end = "until somebody resumes" if orders.pause.until is None else f"until {_clock(orders.pause.until)}"
+        since = _clock(orders.pause.since)
+        said.append(f"paused by {orders.pause.actor} since {since} {end}: {orders.pause.reason or 'no reason given'}")
+    if orders.kept_until is not None:
+        said.append(f"kept out of service until {_clock(orders.kept_until)}")
+    if orders.retiring:
+        said.append(f"retired by {orders.retiring}")
+    if orders.halt is not None:
+        said.append(orders.halt.message)
+    return tamed("; ".join(said), 400) or "nothing asked"
