@@ -14,7 +14,7 @@ from k8s.fences import Fence, Fences
 from k8s.gateway import MERGE_PATCH
 from k8s.records import Records
 from sickbay import errors
-from sickbay.model.contracts import SUPERSEDED, WAITING, Done, Fenced, FenceDevice, FenceStep, WriteStatus
+from sickbay.model.contracts import SUPERSEDED, WAITING, Done, Fenced, FenceDevice, FenceStep, RampFence, WriteStatus
 from sickbay.model.incident import Target
 from sickbay.model.record import Phase
 from sickbay.policy.opening import target_of
@@ -49,6 +49,11 @@ class Incident:
         if not fenced.lost:
             await self._sickbay.settled(self.name(number))
         return fenced
+
+    async def ramp(self, uid: str) -> Fenced:
+        """Let in who opted in."""
+        step = RampFence(target=self.target, number=1, uid=uid, canary=2)
+        return await ActivityEnvironment().run(self._activities.ramp_fence, step)
 
     async def unlatch(self, uid: str, number: int = 1, release: int = 1) -> Done:
         """Take the first step of a release."""
@@ -114,6 +119,28 @@ async def test_what_the_watcher_put_is_kept(sickbay: Installation, incident: Inc
         term=await sickbay.term(),
     )
     assert await incident.fence() == Fenced(uid=placed.uid)
+
+
+async def test_a_ramp_changes_whom_the_fence_lets_in_and_back(incident: Incident) -> None:
+    """The fence stays the same object and its key changes, once; made sure of, it is a quarantine again."""
+    uid = (await incident.fence()).uid
+    assert await incident.ramp(uid) == Fenced(uid=uid)
+    ramped = await incident.get()
+    assert (ramped.taint_key, ramped.uid, ramped.latched) == ("sickbay.dev/ramp", uid, True)
+    assert ramped.effect_key == incident.target.effect_key("ramp", 2)
+    assert await incident.ramp(uid) == Fenced(uid=uid)
+    assert (await incident.get()).resource_version == ramped.resource_version
+    assert await incident.fence(last_uid=uid) == Fenced(uid=uid)
+    assert (await incident.get()).taint_key == "sickbay.dev/quarantine"
+
+
+async def test_a_fence_that_is_gone_lets_nobody_in_by_a_ramp(sickbay: Installation, incident: Incident) -> None:
+    """Deleted by hand, or another object: it is put back before anything else."""
+    uid = (await incident.fence()).uid
+    assert await incident.ramp("another") == Fenced(lost=True)
+    await by_hand(sickbay, incident.name())
+    assert await incident.ramp(uid) == Fenced(lost=True)
+    assert (await incident.get()).taint_key == "sickbay.dev/quarantine"
 
 
 async def test_a_shadow_keeps_nothing_away(incident: Incident) -> None:

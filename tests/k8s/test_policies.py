@@ -24,6 +24,7 @@ from sickbay import errors
 from sickbay.model.device import DeviceKey
 from sickbay.model.record import Phase, RecordStatus
 from tests.installation import BREAK_GLASS, OPERATORS, Installation, a_device, record_spec
+from tests.k8s import cluster
 
 PERSON = "ada"
 DRY: Mapping[str, str] = {"dryRun": "All"}
@@ -355,6 +356,30 @@ async def test_only_probes_ask_for_a_fenced_device(
     harmless = requests(FOREIGN, WILDCARD_NO_EXECUTE, first_available=first_available)
     await create_claim(sickbay, harmless, template=template)
     await create_claim(sickbay, requests(first_available=first_available), template=template)
+
+
+@pytest.mark.parametrize("template", [False, True])
+async def test_only_namespaces_that_opted_in_ask_for_a_device_that_comes_back(
+    sickbay: Installation, *, template: bool
+) -> None:
+    """The key of a ramp is tolerated where the namespace has the label."""
+    body = {"metadata": {"generateName": "ramp-"}}
+    made = decode(await sickbay.admin.request("POST", "/api/v1/namespaces", body=body))
+    namespace = made["metadata"]["name"]
+    asked = requests({"key": "sickbay.dev/ramp", "operator": "Exists", "effect": "NoSchedule"})
+    with pytest.raises(errors.Forbidden, match="label the namespace"):
+        await create_claim(sickbay, asked, template=template, namespace=namespace)
+    label = {"metadata": {"labels": {"sickbay.dev/ramp": "allowed"}}}
+    await sickbay.admin.request("PATCH", f"/api/v1/namespaces/{namespace}", body=label, content_type=MERGE_PATCH)
+
+    async def allowed() -> bool:
+        try:
+            await create_claim(sickbay, asked, template=template, namespace=namespace)
+        except errors.Forbidden:  # the policy reads namespaces from a cache
+            return False
+        return True
+
+    await cluster.until(allowed)
 
 
 async def test_an_observer_may_tolerate_everything(sickbay: Installation) -> None:

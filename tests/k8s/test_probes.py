@@ -26,7 +26,7 @@ from k8s.wire import AllocationResult, Pod, ResourceSlice
 from sickbay import errors
 from sickbay.model.contracts import ProbeVerdict, StartProbe
 from sickbay.model.device import DeviceKey
-from sickbay.model.incident import Target, Verdict
+from sickbay.model.incident import Target, Trial, Verdict
 from sickbay.model.observation import Health
 from sickbay.model.policy import Probe
 from tests.builders import target
@@ -284,6 +284,13 @@ def test_a_probe_has_no_rights_and_an_end() -> None:
     assert container["image"] == "example.com/probe:v2"
     assert "tolerations" not in spec
     assert "hostNetwork" not in spec
+
+
+def test_a_canary_is_ready_when_its_image_says_so() -> None:
+    """Without a readiness probe kubelet takes any container that runs for Ready, loaded or not."""
+    for trial, asks in ((Trial.PROBE, False), (Trial.CANARY, True)):
+        spec = pod_body(ProbeStep(target(), 3, trial), "example.com/x", timedelta(minutes=1), "7")["spec"]
+        assert ("readinessProbe" in spec["containers"][0]) is asks
 
 
 def test_pod_and_claim_have_an_effect_key_each() -> None:
