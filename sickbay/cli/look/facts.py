@@ -163,7 +163,8 @@ def _rest(entry: Entry, record: Record, now: datetime) -> str:
     closed = record.status.closed
     ended = f"{age(closed.at, now)} ago as {closed.outcome}" if closed else f"as {entry.phase}"
     if entry.fence and entry.phase == RETIRED:
-        return f"{RETIRED}: {ended}; the fence stays until other hardware is in the slot"
+        since = age(closed.at if closed else None, now)
+        return f"{RETIRED} {since} ago; the fence stays until other hardware is in the slot"
     if entry.fence:
         return f"{FENCED}: its last incident ended {ended}, but a fence is there; the leader opens an incident for it"
     return f"{IN_SERVICE}: its last incident ended {ended}"
