@@ -45,8 +45,8 @@ REMEMBERED: Final = 10_000
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 ROOT_LENGTH: Final = 1_000_000
-"""Nanoseconds of a root span. Jaeger takes a span without length for a mistake and mends it, each copy otherwise, so that
-two of the same are not the same any more (seen with 1.76)."""
+"""Nanoseconds of a root span. Jaeger takes a span without length for a mistake and mends it, each copy in another way:
+two of the same are then not the same any more, and it shows both (seen with 1.76)."""
 
 DROPPED: Final = "sickbay.dropped"
 """Attribute of an outermost span that is not worth telling; what is inside goes with it."""
