@@ -7,6 +7,7 @@ it; a real collector's own limits and pipelines it does not prove.
 from __future__ import annotations
 
 import threading
+import urllib.request
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,11 +30,12 @@ class Collector:
         refusing: the status that is answered in place of 200.
     """
 
-    def __init__(self, endpoint: str) -> None:
+    def __init__(self, endpoint: str, forward: str = "") -> None:
         self.endpoint = endpoint
         self.spans: list[Span] = []
         self.resources: set[bytes] = set()
         self.refusing = 0
+        self._forward = forward
         self._came = threading.Condition()
 
     def wait_for_spans(self, *, within: float = 20) -> None:
@@ -42,7 +44,10 @@ class Collector:
             assert self._came.wait_for(lambda: self.spans, within), "no span came"
 
     def take(self, body: bytes) -> None:
-        """Decode one request; what is no OTLP raises."""
+        """Decode one request, what is no OTLP raises; and pass it on as it is."""
+        if self._forward:
+            headers = {"Content-Type": "application/x-protobuf"}
+            urllib.request.urlopen(urllib.request.Request(f"{self._forward}{PATH}", body, headers)).close()  # noqa: S310
         for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
             self.resources.add(resource.resource.SerializeToString(deterministic=True))
             for scope in resource.scope_spans:
@@ -56,8 +61,8 @@ class Collector:
 
 
 @contextmanager
-def collecting() -> Iterator[Collector]:
-    """Run one until the end of the block."""
+def collecting(forward: str = "") -> Iterator[Collector]:
+    """Run one until the end of the block; it passes everything on to an endpoint, if one is named."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -76,7 +81,7 @@ def collecting() -> Iterator[Collector]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    collector = Collector(f"http://127.0.0.1:{server.server_port}")
+    collector = Collector(f"http://127.0.0.1:{server.server_port}", forward)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     try:

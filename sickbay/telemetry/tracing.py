@@ -44,6 +44,10 @@ REMEMBERED: Final = 10_000
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
+ROOT_LENGTH: Final = 1_000_000
+"""Nanoseconds of a root span. Jaeger takes a span without length for a mistake and mends it, each copy in another way:
+two of the same are then not the same any more, and it shows both (seen with 1.76)."""
+
 DROPPED: Final = "sickbay.dropped"
 """Attribute of an outermost span that is not worth telling; what is inside goes with it."""
 
@@ -137,7 +141,7 @@ def begin_story(record: Record) -> None:
             attributes={f"sickbay.{name}": tamed(value, 400) for name, value in facts.items()},
             links=[Link(_root(before), {"sickbay.link": "the device's incident before"})] if before else (),
             start_time=at,
-        ).end(end_time=at)
+        ).end(end_time=at + ROOT_LENGTH)
 
 
 @contextmanager

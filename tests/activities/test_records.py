@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.records import RecordActivities
 from k8s.records import Records
-from sickbay.model.contracts import SUPERSEDED, CloseRecord, WriteStatus, Written
+from sickbay.model.contracts import SUPERSEDED, CloseRecord, Ended, WriteStatus, Written
 from sickbay.model.device import DeviceKey
 from sickbay.model.incident import Ask, Target
 from sickbay.model.observation import Health, Reason, Seen, digest_of
@@ -48,10 +48,10 @@ class Incident:
         step = WriteStatus(target=self.target, phase=phase, **changes)
         return await ActivityEnvironment().run(self._activities.write_status, step)
 
-    async def close(self, outcome: Phase = Phase.RELEASED, **changes: Any) -> None:
+    async def close(self, outcome: Phase = Phase.RELEASED, **changes: Any) -> Ended:
         """Close the record."""
         step = CloseRecord(target=self.target, outcome=outcome, **changes)
-        await ActivityEnvironment().run(self._activities.close_record, step)
+        return await ActivityEnvironment().run(self._activities.close_record, step)
 
     async def record(self) -> Record:
         """Read the record."""
@@ -235,6 +235,17 @@ async def test_closing_again_changes_nothing(sickbay: Installation) -> None:
     assert (record.status, record.finalizers) == (end, ())
     await incident.close()
     assert await incident.record() == record
+
+
+async def test_the_end_tells_how_long_the_quarantine_was(sickbay: Installation) -> None:
+    """From the admission on, the same when it is told again; an incident that was never admitted had none."""
+    admitted = Admission(state=AdmissionState.ADMITTED, at=datetime.now(UTC) - timedelta(minutes=5))
+    incident = await opened(sickbay, admission=admitted)
+    first = await incident.close()
+    assert first.quarantined is not None
+    assert timedelta(minutes=5) <= first.quarantined < timedelta(minutes=6)
+    assert await incident.close() == first
+    assert (await (await opened(sickbay)).close(Phase.CLEARED)).quarantined is None
 
 
 async def test_history_is_the_last_ten(sickbay: Installation) -> None:

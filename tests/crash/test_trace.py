@@ -17,6 +17,7 @@ from tests.crash.harness import Ward
 from tests.crash.points import EFFECTS, FENCE, Parking
 from tests.crash.process import Sickbay
 from tests.crash.waiting import until
+from tests.jaeger import Jaeger, jaeger_if_there
 
 pytestmark = [pytest.mark.lab, pytest.mark.crash]
 
@@ -31,16 +32,29 @@ OPEN_SET = "sickbay_unparsed_total"
 """The one metric whose first series comes with its first event."""
 
 
+@pytest.fixture(scope="module")
+def jaeger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jaeger | None]:
+    """Give a real Jaeger where there is one on the PATH."""
+    with jaeger_if_there(tmp_path_factory.mktemp("jaeger")) as jaeger:
+        yield jaeger
+
+
 @pytest.fixture
-def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
+def collector(monkeypatch: pytest.MonkeyPatch, jaeger: Jaeger | None) -> Iterator[Collector]:
     """Give a stand-in of a collector, to which every Sickbay of the test exports."""
-    with collecting() as collector:
+    with collecting(jaeger.endpoint if jaeger else "") as collector:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.endpoint)
         yield collector
 
 
-def tells_all(collector: Collector, record: Record) -> None:
-    """Make sure that an incident's trace is whole."""
+def tells_all(collector: Collector, record: Record, jaeger: Jaeger | None) -> None:
+    """Make sure that an incident's trace is whole, as it was told and as Jaeger shows it."""
+    if jaeger:
+        shown = jaeger.trace(trace_id(record.spec.incident))
+        assert shown.roots == 1
+        assert shown.orphans == []
+        assert shown.values("sickbay.phase") >= WAY
+        assert shown.twice == []
     spans = collector.trace(trace_id(record.spec.incident))
     names = {span.name for span in spans}
     assert {str(told(span)["sickbay.phase"]) for span in spans if "sickbay.phase" in told(span)} >= WAY, names
@@ -55,7 +69,7 @@ def tells_all(collector: Collector, record: Record) -> None:
 
 
 async def test_an_incident_is_one_story_from_the_first_bad_word_to_its_release(
-    ward: Ward, collector: Collector
+    ward: Ward, collector: Collector, jaeger: Jaeger | None
 ) -> None:
     """Every phase and activity is told under one root, requests inside; record, log and a scrape go with it."""
     sickbay = await ward.sickbay()
@@ -71,7 +85,7 @@ async def test_an_incident_is_one_story_from_the_first_bad_word_to_its_release(
     assert {line["trace_id"] for line in sickbay.said("incident_phase")} == {trace}
     scraped = await scrape(sickbay)
     await sickbay.stop()
-    tells_all(collector, record)
+    tells_all(collector, record, jaeger)
     spans = collector.trace(trace)
     assert len(roots(spans)) == 1
     parents = {span.span_id: span.name for span in spans}
@@ -89,7 +103,9 @@ async def test_an_incident_is_one_story_from_the_first_bad_word_to_its_release(
     assert f"# TYPE {OPEN_SET.removesuffix('_total')}" in scraped
 
 
-async def test_a_story_is_whole_with_a_kill_in_the_middle(ward: Ward, collector: Collector) -> None:
+async def test_a_story_is_whole_with_a_kill_in_the_middle(
+    ward: Ward, collector: Collector, jaeger: Jaeger | None
+) -> None:
     """Wherever the process is killed, another goes on in the same trace: one root, no orphan, no id for two things."""
     first = await ward.sickbay()
     await first.ready()
@@ -109,7 +125,7 @@ async def test_a_story_is_whole_with_a_kill_in_the_middle(ward: Ward, collector:
     await second.stop()
     records = await ward.records()
     for seat in seats:
-        tells_all(collector, records[seat.key.record_name])
+        tells_all(collector, records[seat.key.record_name], jaeger)
     assert len(collector.resources) == 1
 
 
