@@ -15,7 +15,7 @@ from k8s.control import ControlMap
 from k8s.gateway import Gateway
 from k8s.reading import Reader
 from k8s.resources import NAMESPACES, NODES, Resource
-from k8s.wire import Meta, Object
+from k8s.wire import Meta, Object, Pod
 from sickbay import errors
 from sickbay.model.base import tamed
 from sickbay.model.command import Halt, Hindrance
@@ -59,9 +59,12 @@ class HandsOff:
             return Halt(reason=Hindrance.HANDS_OFF, message=f"{why}; remove the mark when that is over")
         return None
 
-    async def namespace(self, name: str) -> bool:
-        """Whether a namespace is marked."""
-        return await self._marked(NAMESPACES, name)
+    async def marked(self, pod: Pod) -> str:
+        """Name what is marked, this pod, as just read, or its namespace; ``""`` if neither is."""
+        if unmanaged(pod.metadata):
+            return "it"
+        namespace = pod.metadata.namespace
+        return f"namespace {namespace}" if await self._marked(NAMESPACES, namespace) else ""
 
     async def _marked(self, resource: Resource, name: str) -> bool:
         if not name:

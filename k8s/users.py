@@ -12,7 +12,7 @@ from k8s import claims
 from k8s.clock import utc_now
 from k8s.evictions import read_pod
 from k8s.gateway import Gateway
-from k8s.hands_off import HandsOff, unmanaged
+from k8s.hands_off import HandsOff
 from k8s.listings import ClaimLister, Claims
 from k8s.owners import Owner, Owners, condition, facts_of
 from k8s.probe_objects import PROBE_NAMESPACE
@@ -85,12 +85,13 @@ class UserLists:
         return move
 
     async def _judged(self, pod: Pod) -> tuple[Owner, Move]:
-        owner, node_ready, marked = await asyncio.gather(
-            self._owners.of(pod), self._node_ready(pod), self._hands_off.namespace(pod.metadata.namespace)
-        )
+        owner, node_ready = await asyncio.gather(self._owners.of(pod), self._node_ready(pod))
         facts = facts_of(pod, owner, now=self._now(), node_ready=node_ready)
-        hands_off = "it" if unmanaged(pod.metadata) else f"namespace {pod.metadata.namespace}" if marked else ""
-        return owner, may_move(replace(facts, hands_off=hands_off))
+        move = may_move(facts)
+        if not move.may:
+            return owner, move
+        hands_off = await self._hands_off.marked(pod)
+        return owner, may_move(replace(facts, hands_off=hands_off)) if hands_off else move
 
     async def _found(self, namespace: str, name: str, uid: str, known: User | None) -> User | None:
         """Read a pod that holds the device; None if it is gone or has ended."""

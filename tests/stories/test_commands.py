@@ -110,11 +110,14 @@ async def test_a_pause_from_the_ui(scene: Scene) -> None:
 
 
 async def test_a_terminated_incident_is_started_again(scene: Scene) -> None:
-    """In its next run, which a command that was given to the one before does not reach."""
+    """In its next run, paused as it was; a command that was given to the run before does not reach it."""
     seat = await scene.lone_pod("ended")
     await scene.breaks(seat)
     record = await scene.reaches(seat, Phase.NEEDS_OPERATOR)
     workflow = await handle_of(scene, record)
+    async with ann(scene) as who:
+        await who.says(CommandVerb.PAUSE, record.name)
+    await paused_by(scene, seat)
     await workflow.terminate("a curious operator")
     before = datetime.now(UTC) - timedelta(hours=1)
 
@@ -127,6 +130,9 @@ async def test_a_terminated_incident_is_started_again(scene: Scene) -> None:
     answer = await scene.ward.temporal.command(record.spec.incident, old)
     assert answer is not None
     assert "before this run" in answer.message
+    assert (await paused_by(scene, seat)).startswith("the run before until somebody resumes: ann")
+    async with ann(scene) as who:
+        assert "goes on" in await who.says(CommandVerb.RESUME, record.name)
     await scene.delete("ended")
     await scene.released(seat)
 

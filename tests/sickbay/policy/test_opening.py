@@ -11,8 +11,10 @@ from sickbay.model.incident import ProbeStage
 from sickbay.model.observation import Health
 from sickbay.model.policy import Policy
 from sickbay.model.record import (
+    PAUSED,
     Admission,
     AdmissionState,
+    Condition,
     Counters,
     Phase,
     Record,
@@ -92,3 +94,17 @@ def test_probe_of_an_earlier_run_is_removed_first() -> None:
     assert incident_state(record(status(Phase.PROBING, 4)), Policy()).probe is ProbeStage.JUDGED
     earlier = status(Phase.RELEASED, 3, incident=DEVICE.incident_id("1"))
     assert incident_state(record(earlier), Policy()).probe is ProbeStage.NONE
+
+
+def test_a_pause_outlives_a_terminated_run() -> None:
+    """Whoever terminates a paused incident has not resumed it; an earlier incident's pause is none of ours."""
+    since = datetime(2026, 1, 10, 11, tzinfo=UTC)
+    told = Condition(type=PAUSED, message="ann until somebody resumes: firmware", last_transition_time=since)
+    paused = status(Phase.QUARANTINED, 4).model_copy(update={"conditions": (told,)})
+    pause = incident_state(record(paused), Policy()).orders.pause
+    assert pause is not None
+    assert (pause.since, pause.until, "ann" in pause.reason) == (since, None, True)
+    over = paused.model_copy(update={"conditions": (told.model_copy(update={"status": "False"}),)})
+    assert incident_state(record(over), Policy()).orders.pause is None
+    earlier = paused.model_copy(update={"incident": DEVICE.incident_id("1")})
+    assert incident_state(record(earlier), Policy()).orders.pause is None
