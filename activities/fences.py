@@ -18,8 +18,8 @@ from activities.guard import own_record
 from k8s.fences import Fence, Fences
 from k8s.records import Records
 from sickbay import errors
-from sickbay.model.contracts import Activity, Done, Fenced, FenceDevice, FenceStep
-from sickbay.model.record import Record
+from sickbay.model.contracts import Activity, Done, Fenced, FenceDevice, FenceStep, RampFence
+from sickbay.model.record import QUARANTINE_KEY, RAMP_KEY, Record
 
 log = structlog.get_logger(__name__)
 
@@ -51,6 +51,12 @@ class FenceActivities:
         if fence is None or fence.terminating:
             log.warning("fence_lost", number=step.number, gone=fence is None)
             return _LOST
+        if fence.taint_key == RAMP_KEY and fence.incident == step.target.incident:
+            fence = await self._fences.rekey(
+                fence, QUARANTINE_KEY, f"{step.target.effect_key('fence', step.number)}/key"
+            )
+            if fence is None:
+                return _LOST
         if not fence.matches(step.target.device, step.target.incident, shadow=step.shadow):
             log.error("fence_not_as_meant", fence=fence.name, owner=fence.incident)
             return _LOST
@@ -63,6 +69,30 @@ class FenceActivities:
         if step.number > 1:
             await self._clear_older(step)
         return Fenced(uid=fence.uid)
+
+    @effect(Activity.RAMP_FENCE)
+    async def ramp_fence(self, step: RampFence) -> Fenced:
+        """Let in workloads that have opted in: the fence stays, its key changes.
+
+        Safe to repeat because a key that is right stays as it is.
+
+        Raises:
+            ApplicationError: Superseded.
+        """
+        await own_record(self._records, step.target)
+        try:
+            fence = await self._fences.get(step.target.device.numbered(step.number))
+        except errors.NotFound:
+            return _LOST
+        if fence.uid != step.uid or fence.terminating:
+            return _LOST
+        if not fence.matches(step.target.device, step.target.incident, shadow=False, ramping=True):
+            return _LOST
+        ramped = await self._fences.rekey(fence, RAMP_KEY, step.target.effect_key("ramp", step.canary))
+        if ramped is None:
+            return _LOST
+        log.info("fence_ramped", fence=ramped.name)
+        return Fenced(uid=ramped.uid)
 
     @effect(Activity.UNLATCH_FENCE)
     async def unlatch_fence(self, step: FenceStep) -> Done:

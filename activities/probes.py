@@ -1,4 +1,4 @@
-"""Try the device again."""
+"""Try the device again: with a probe, or with a canary."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ class ProbeActivities:
         Safe to repeat because claim and pod are named by device and number, and what is there is not made again.
         """
         await own_record(self._records, step.target)
-        wait = await self._probes.start(step.target, step.number, step.hardware_id, step.settings)
-        return ProbeStarted(waiting=wait)
+        return ProbeStarted(waiting=await self._probes.start(step))
 
     @effect(Activity.AWAIT_PROBE)
     async def await_probe(self, step: AwaitProbe) -> ProbeVerdict:
@@ -35,9 +34,9 @@ class ProbeActivities:
         Safe to repeat because it changes nothing.
         """
         await own_record(self._records, step.target)
-        verdict = await self._probes.verdict(step.target, step.number, step.hardware_id)
+        verdict = await self._probes.verdict(step.target, step.number, step.hardware_id, step.trial)
         if verdict is None:
-            raise waiting(f"probe {step.number} has no verdict yet", until_next_look())
+            raise waiting(f"{step.trial} {step.number} has no verdict yet", until_next_look())
         return verdict
 
     @effect(Activity.STOP_PROBE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import structlog
@@ -11,7 +11,7 @@ from temporalio.exceptions import ApplicationError
 from activities.effect import effect
 from activities.guard import own_or_closed_record, own_record
 from k8s.records import Records
-from sickbay.model.contracts import Activity, CloseRecord, Done, WriteStatus, Written
+from sickbay.model.contracts import Activity, CloseRecord, Ended, WriteStatus, Written
 from sickbay.model.observation import Health, Reason, digest_of
 from sickbay.model.record import (
     APPROVED,
@@ -71,7 +71,7 @@ class RecordActivities:
         return Written(admitted=record.admitted, admission_numbers=record.spec.admission.numbers)
 
     @effect(Activity.CLOSE_RECORD)
-    async def close_record(self, step: CloseRecord) -> Done:
+    async def close_record(self, step: CloseRecord) -> Ended:
         """End the incident: final phase, what was seen by then, a line of history; then let go of the record.
 
         The device is free for another incident with the first of the two writes; the second only lets the record be
@@ -90,7 +90,14 @@ class RecordActivities:
             record = await self._records.write_status(record, _closed(record, step, datetime.now(UTC)))
             log.info("record_closed", record=record.name, outcome=step.outcome)
         await self._records.unlatch(record, step.target.effect_key("close", step.target.run))
-        return Done()
+        return Ended(quarantined=_quarantined(record))
+
+
+def _quarantined(record: Record) -> timedelta | None:
+    admitted_at, closed = record.spec.admission.at, record.status.closed
+    if not record.admitted or admitted_at is None or closed is None:
+        return None
+    return max(closed.at - admitted_at, timedelta(0))
 
 
 def _taken_over(status: RecordStatus, incident: str, run: int) -> RecordStatus:

@@ -29,6 +29,7 @@ from sickbay.model.record import (
     FINALIZER,
     INCIDENT_ANNOTATION,
     QUARANTINE_KEY,
+    RAMP_KEY,
     TERM_ANNOTATION,
 )
 
@@ -84,12 +85,12 @@ class Fence:
         tail = self.name.rpartition("-")[2]
         return int(tail) if tail.isdecimal() else 0
 
-    def matches(self, key: DeviceKey, incident: str, *, shadow: bool) -> bool:
-        """Say whether it is this incident's and fences this device as it should."""
+    def matches(self, key: DeviceKey, incident: str, *, shadow: bool, ramping: bool = False) -> bool:
+        """Say whether it is this incident's and fences this device as it should; `ramping`: or lets in who opted in."""
         return (
             self.incident == incident
             and self.selector == (key.driver, key.pool, key.device)
-            and self.taint_key == QUARANTINE_KEY
+            and (self.taint_key == QUARANTINE_KEY or (ramping and self.taint_key == RAMP_KEY))
             and self.effect == _effect(shadow=shadow)
         )
 
@@ -252,6 +253,26 @@ class Fences:
             await self._send("DELETE", (await self._resource()).path(name=name), body)
         except errors.NotFound:
             log.info("fence_already_gone", fence=name)
+
+    async def rekey(self, fence: Fence, key: str, effect_key: str) -> Fence | None:
+        """Change whom a fence lets in, in place and so without a gap: the key of its taint.
+
+        Returns:
+            The fence as it is now, or None if it is gone.
+
+        Raises:
+            Conflict: somebody wrote in between: call again.
+        """
+        if fence.taint_key == key:
+            return fence
+        body = {
+            "metadata": {"resourceVersion": fence.resource_version, "annotations": {EFFECT_ANNOTATION: effect_key}},
+            "spec": {"taint": {"key": key}},
+        }
+        try:
+            return await self._request("PATCH", (await self._resource()).path(name=fence.name), body)
+        except errors.NotFound:
+            return None
 
     async def _find(self, name: str, uid: str) -> Fence | None:
         if not uid:

@@ -7,7 +7,10 @@ raises on a single odd object and costs 30 times as much as decoding only the fi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final, Self
 from urllib.parse import urlencode
@@ -17,7 +20,9 @@ import msgspec
 from kubernetes.aio.client import ApiClient
 
 from k8s import credentials
+from k8s.paths import kind_of
 from sickbay import errors
+from sickbay.telemetry import tracing
 
 FIELD_MANAGER: Final = "sickbay"
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -29,6 +34,15 @@ REQUEST_TIMEOUT: Final = 4.0
 CONNECTIONS: Final = 128
 """Open connections at most. Client-side rate limits decide a burst, so there is none: this bound and the API server's
 own priority and fairness are the limits."""
+
+OK: Final = "Ok"
+"""Outcome of a request that was carried out; of any other it is the class of its error."""
+
+ANSWERS: Final = (errors.NotFound, errors.Conflict, errors.Gone, errors.TooManyRequests)
+"""Refusals that are answers, and by themselves no sign that anything is wrong."""
+
+Told = Callable[[str, str, float], None]
+"""Hears of a request that is over: method, outcome, seconds."""
 
 _CLASSES: Final[Mapping[int, type[errors.ClusterError]]] = {
     400: errors.BadRequest,
@@ -108,21 +122,24 @@ class Gateway:
     Use as an async context manager, or call `close`. Safe for concurrent use within one event loop.
     """
 
-    def __init__(self, client: ApiClient) -> None:
+    def __init__(self, client: ApiClient, told: Told = lambda *_: None) -> None:
         self._client: Any = client  # half of its methods have no types
+        self._told = told
 
     @classmethod
-    async def connect(cls, *, kubeconfig: str | None = None, context: str | None = None) -> Self:
+    async def connect(
+        cls, *, kubeconfig: str | None = None, context: str | None = None, told: Told = lambda *_: None
+    ) -> Self:
         """Load credentials as kubectl does (flag, KUBECONFIG, ~/.kube/config), or those of the pod we run in.
 
-        No request is made yet.
+        No request is made yet; ``told`` hears of each that was.
 
         Raises:
             UsageError: no configuration was found, or it cannot be used.
         """
         client = await credentials.load(kubeconfig=kubeconfig, context=context, connections=CONNECTIONS)
         client.user_agent = f"sickbay/{_version()}"
-        return cls(client)
+        return cls(client, told)
 
     @property
     def server(self) -> str:
@@ -166,17 +183,44 @@ class Gateway:
             ClusterError: one of its kinds, for any other answer.
             ClusterUnavailable: no answer, or half of one: a write may have happened.
         """
-        request = f"{method} {path}"
-        try:
-            async with asyncio.timeout(wait):
-                limits = aiohttp.ClientTimeout(total=None)
-                async with await self._send(method, path, body, params, content_type, limits) as response:
-                    data = await response.read()
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise errors.ClusterUnavailable(f"{request}: {_told(error)} ({self.server})") from error
-        if not 200 <= response.status < 300:  # noqa: PLR2004 - the class of success
-            raise _refusal(response, data, request)
+        began, outcome = time.monotonic(), OK
+        with tracing.request(f"{method} {kind_of(path)}", method=method, path=path) as under_way:
+            try:
+                status, data = await self._answer(method, path, body, params, content_type, wait)
+                under_way.answered(status)
+            except errors.SickbayError as error:
+                outcome = type(error).__name__
+                if isinstance(error, errors.ClusterError):
+                    under_way.answered(error.status)
+                if not isinstance(error, ANSWERS):
+                    under_way.failed(error)
+                raise
+            except asyncio.CancelledError:
+                outcome = ""
+                raise
+            finally:
+                if outcome:
+                    self._told(method, outcome, time.monotonic() - began)
         return data
+
+    async def date(self) -> datetime | None:
+        """Read the API server's clock, to a second, from an answer's Date header; None if a proxy left it out.
+
+        Raises:
+            ClusterUnavailable: no answer.
+        """
+        request = "GET /version"
+        try:
+            async with asyncio.timeout(REQUEST_TIMEOUT):
+                limits = aiohttp.ClientTimeout(total=None)
+                async with await self._send("GET", "/version", None, None, "application/json", limits) as response:
+                    await response.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise errors.ClusterUnavailable(f"{request}: {_text_of(error)} ({self.server})") from error
+        try:
+            return parsedate_to_datetime(response.headers.get("Date", ""))
+        except ValueError:
+            return None
 
     async def stream(
         self, path: str, params: Mapping[str, str], *, idle: float, connect: float = 10.0
@@ -199,13 +243,16 @@ class Gateway:
             ClusterError, ClusterUnavailable: as `request`.
         """
         request = f"WATCH {path}"
+        began = time.monotonic()
         limits = aiohttp.ClientTimeout(total=None, sock_read=idle)
         try:
             async with asyncio.timeout(connect):
                 response = await self._send("GET", path, None, params, "application/json", limits)
                 if response.status != 200:  # noqa: PLR2004 - a watch has no other success
                     async with response:
-                        raise _refusal(response, await response.read(), request)
+                        refusal = _refusal(response, await response.read(), request)
+                        self._told("WATCH", type(refusal).__name__, time.monotonic() - began)
+                        raise refusal
             async with response:
                 rest = b""
                 async for chunk in response.content.iter_any():
@@ -214,7 +261,29 @@ class Gateway:
                         if line:
                             yield line
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise errors.ClusterUnavailable(f"{request}: {_told(error)} ({self.server})") from error
+            self._told("WATCH", errors.ClusterUnavailable.__name__, time.monotonic() - began)
+            raise errors.ClusterUnavailable(f"{request}: {_text_of(error)} ({self.server})") from error
+
+    async def _answer(
+        self,
+        method: str,
+        path: str,
+        body: object,
+        params: Mapping[str, str] | None,
+        content_type: str,
+        wait: float,
+    ) -> tuple[int, bytes]:
+        request = f"{method} {path}"
+        try:
+            async with asyncio.timeout(wait):
+                limits = aiohttp.ClientTimeout(total=None)
+                async with await self._send(method, path, body, params, content_type, limits) as response:
+                    data = await response.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise errors.ClusterUnavailable(f"{request}: {_text_of(error)} ({self.server})") from error
+        if not 200 <= response.status < 300:  # noqa: PLR2004 - the class of success
+            raise _refusal(response, data, request)
+        return response.status, data
 
     async def _send(
         self,
@@ -255,7 +324,7 @@ def _version() -> str:
         return "source"
 
 
-def _told(error: BaseException) -> str:
+def _text_of(error: BaseException) -> str:
     """Name an error that may have no text of its own (time-outs do not)."""
     return str(error) or type(error).__name__
 

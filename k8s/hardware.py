@@ -82,6 +82,18 @@ def identify(slices: Iterable[ResourceSlice], device: DeviceKey, attribute: str)
     return Identities.of(slices, device.driver, attribute).identify(device)
 
 
+def published(slices: Iterable[ResourceSlice], driver: str) -> list[tuple[ResourceSlice, SliceDevice]]:
+    """Give the devices that a driver publishes now: those of the highest complete generation of each pool."""
+    slices = [s for s in slices if s.spec.driver == driver]
+    complete = _complete_generations(slices)
+    return [
+        (s, found)
+        for s in slices
+        if s.spec.pool.generation == complete.get(s.spec.pool.name)
+        for found in s.spec.devices
+    ]
+
+
 def cel_of(hardware: Hardware, driver: str) -> str:
     """Write the CEL expression that selects exactly this hardware; every text in it is quoted.
 

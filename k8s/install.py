@@ -54,6 +54,9 @@ POLL: Final = 0.1
 _FILES: Final = ("namespaces.yaml", "crd.yaml", "rbac.yaml")
 _POLICIES: Final = "policies.yaml"
 
+MANIFESTS: Final = (*_FILES, _POLICIES)
+"""Files of all objects that an installation consists of, but for what is written at run time."""
+
 _KINDS: Final[Mapping[str, Resource]] = {
     "Namespace": NAMESPACES,
     "ServiceAccount": SERVICEACCOUNTS,
@@ -102,6 +105,11 @@ def manifests(name: str) -> list[dict[str, Any]]:
     """Read the objects of one of our manifest files, which are part of the package."""
     text = files("k8s").joinpath("manifests", name).read_text(encoding="utf-8")
     return [document for document in yaml.safe_load_all(text) if document]
+
+
+def resource_of(kind: str) -> Resource:
+    """Give the resource type of an object in our manifests."""
+    return _KINDS[kind]
 
 
 async def _check_recorded(gateway: Gateway, cluster: str, namespace_id: str, *, adopt: bool) -> bool:

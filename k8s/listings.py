@@ -16,7 +16,7 @@ from typing import Final, Generic, TypeVar
 import msgspec
 import structlog
 
-from k8s.gateway import Gateway
+from k8s.gateway import REQUEST_TIMEOUT, Gateway
 from k8s.hardware import Identities
 from k8s.reading import Memory, Reader, Undecodable
 from k8s.resources import RESOURCECLAIMS, RESOURCESLICES, Resource
@@ -170,8 +170,17 @@ async def list_all(
     *,
     namespace: str | None = None,
     params: Mapping[str, str] | None = None,
+    wait: float = REQUEST_TIMEOUT,
 ) -> Listed[O]:
     """List all objects of a type by a quorum list in pages; one that cannot be decoded costs itself, and a log line.
+
+    Args:
+        gateway: the API server.
+        resource: the type.
+        reader: decoder of one object.
+        namespace: list only this one.
+        params: selectors.
+        wait: seconds for one page.
 
     Raises:
         ClusterUnavailable: no answer, or one that is no list.
@@ -182,7 +191,7 @@ async def list_all(
     query = {**(params or {}), "limit": str(PAGE_SIZE)}
     path = resource.path(namespace)
     while True:
-        data = await gateway.request("GET", path, params=query)
+        data = await gateway.request("GET", path, params=query, wait=wait)
         try:
             page = _PAGE.decode(data)
         except (msgspec.DecodeError, RecursionError) as error:

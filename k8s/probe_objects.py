@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from k8s.fences import DEVICE_LABEL, MANAGED_BY
@@ -17,9 +17,8 @@ from k8s.observations import health_of
 from k8s.owners import condition
 from k8s.resources import PODS, RESOURCECLAIMS
 from k8s.wire import AllocationResult, ContainerStatus, Object, Pod, ResourceClaim
-from sickbay.model.incident import Target
+from sickbay.model.incident import Target, Trial
 from sickbay.model.observation import Health
-from sickbay.model.policy import Probe
 from sickbay.model.record import DEVICE_ANNOTATION, EFFECT_ANNOTATION, INCIDENT_ANNOTATION, QUARANTINE_KEY
 from sickbay.policy.verdict import ProbeFacts
 
@@ -64,6 +63,7 @@ class ProbeStep:
 
     target: Target
     number: int
+    trial: Trial = Trial.PROBE
 
     @property
     def name(self) -> str:
@@ -72,7 +72,7 @@ class ProbeStep:
 
     def effect_key(self, kind: str) -> str:
         """Name the request that makes one of them: each has a key of its own."""
-        return self.target.effect_key("probe" if kind == "Pod" else "probe-claim", self.number)
+        return self.target.effect_key(self.trial if kind == "Pod" else f"{self.trial}-claim", self.number)
 
     def made(self, kind: str, found: Object) -> bool:
         """Whether this object is this probe's, not a leftover of the same name, nor of a record that is gone."""
@@ -119,19 +119,20 @@ def claim_body(step: ProbeStep, hardware: Hardware) -> dict[str, Any]:
     }
 
 
-def pod_body(step: ProbeStep, settings: Probe, claim_version: str) -> dict[str, Any]:
+def pod_body(step: ProbeStep, image: str, lasts: timedelta, claim_version: str) -> dict[str, Any]:
     """Build the pod: it runs once, without any right, and ends by itself.
 
     Args:
         step: the probe.
-        settings: image and time-out.
+        image: of its container.
+        lasts: after which kubelet ends it.
         claim_version: resourceVersion of the claim as it was made.
     """
     metadata = step.metadata("Pod")
     metadata["annotations"][CLAIM_VERSION_ANNOTATION] = claim_version
     container = {
         "name": CONTAINER,
-        "image": settings.image,
+        "image": image,
         "terminationMessagePolicy": "File",
         "resources": {
             "claims": [{"name": "device", "request": REQUEST}],
@@ -150,7 +151,7 @@ def pod_body(step: ProbeStep, settings: Probe, claim_version: str) -> dict[str, 
         "metadata": metadata,
         "spec": {
             "restartPolicy": "Never",
-            "activeDeadlineSeconds": max(1, math.ceil(settings.timeout.total_seconds())),
+            "activeDeadlineSeconds": max(1, math.ceil(lasts.total_seconds())),
             "terminationGracePeriodSeconds": GRACE,
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
@@ -170,7 +171,9 @@ def results_of(claim: ResourceClaim | None) -> tuple[AllocationResult, ...]:
     return claim.status.allocation.devices.results if claim is not None and claim.status.allocation is not None else ()
 
 
-def facts_of(pod: Pod, results: tuple[AllocationResult, ...], *, now: datetime, node_ready: bool) -> ProbeFacts:
+def facts_of(
+    pod: Pod, results: tuple[AllocationResult, ...], *, now: datetime, node_ready: bool, other: str = ""
+) -> ProbeFacts:
     """Gather what a probe's verdict rests on.
 
     Args:
@@ -178,11 +181,13 @@ def facts_of(pod: Pod, results: tuple[AllocationResult, ...], *, now: datetime, 
         results: what its claim holds, or held when it ran.
         now: timezone-aware; compared with a time of the API server, in tens of seconds.
         node_ready: of the node that the pod is bound to, true without one.
+        other: who else holds the device.
     """
     status = next((s for s in pod.status.container_statuses if s.name == CONTAINER), ContainerStatus(name=CONTAINER))
     ended = status.state.terminated
     blocked, detail = _blocked(pod, status)
     failed = pod.status.phase == "Failed" and bool(pod.status.reason)
+    ready = condition(pod.status.conditions, "Ready")
     words = [h.health or "" for entry in status.allocated_resources_status for h in entry.resources]
     return ProbeFacts(
         phase=pod.status.phase,
@@ -195,6 +200,8 @@ def facts_of(pod: Pod, results: tuple[AllocationResult, ...], *, now: datetime, 
         held=tuple((r.driver, r.pool, r.device) for r in results),
         exit_code=None if ended is None else ended.exit_code,
         message="" if ended is None else ended.message,
+        ready=ready is not None and ready.status == "True",
+        other=other,
         health=max((health_of(word)[0] for word in words), key=lambda h: Health(h).severity, default=None),
     )
 

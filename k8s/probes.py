@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import msgspec
@@ -19,7 +20,7 @@ from k8s.clock import utc_now
 from k8s.evictions import read_pod
 from k8s.gateway import Gateway
 from k8s.hardware import Hardware
-from k8s.listings import ClaimLister, SliceLister
+from k8s.listings import ClaimLister, Claims, SliceLister, list_all
 from k8s.owners import condition
 from k8s.probe_objects import (
     CLAIM_VERSION_ANNOTATION,
@@ -34,10 +35,10 @@ from k8s.reading import Reader, Undecodable
 from k8s.resources import NODES, PODS, RESOURCECLAIMS, Resource
 from k8s.wire import AllocationResult, Event, Node, Pod, ResourceClaim
 from sickbay import errors
-from sickbay.model.contracts import ProbeVerdict
-from sickbay.model.incident import Target
+from sickbay.model.contracts import ProbeVerdict, StartProbe
+from sickbay.model.incident import Target, Trial
 from sickbay.model.policy import Probe
-from sickbay.policy.verdict import ProbeFacts, judge
+from sickbay.policy.verdict import ProbeFacts, judge, no_room
 
 log = structlog.get_logger(__name__)
 
@@ -66,8 +67,8 @@ class Probes:
         self._slices = slice_lister
         self._now = now
 
-    async def start(self, target: Target, number: int, hardware_id: str, settings: Probe) -> str:
-        """Create claim and pod of a probe, or find them.
+    async def start(self, order: StartProbe) -> str:
+        """Create claim and pod of a trial, or find them.
 
         Safe to repeat: both are named by device and number, and what is there is not made again.
 
@@ -78,13 +79,16 @@ class Probes:
             NotFound: namespace ``sickbay-probe`` is missing: Sickbay is not installed.
             Forbidden: admission or missing rights refused.
         """
-        step = ProbeStep(target, number)
+        step, device = ProbeStep(order.target, order.number, order.trial), order.target.device
         claim = await self._get(RESOURCECLAIMS, _CLAIM, step.name)
         if claim is None:
-            attribute = settings.identity_attribute(target.device.driver)
-            identities = await self._slices.identities(target.device.driver, attribute)
-            hardware = identities.identify(target.device)
-            waiting = _unaddressable(hardware, hardware_id) or await self._held(step)
+            attribute = order.settings.identity_attribute(device.driver)
+            hardware = (await self._slices.identities(device.driver, attribute)).identify(device)
+            waiting = (
+                _unaddressable(hardware, order.hardware_id)
+                or _held(await self._claims.get(), step)
+                or await self._no_room(order.settings)
+            )
             if waiting:
                 return waiting
             claim = await self._create(RESOURCECLAIMS, _CLAIM, claim_body(step, hardware))
@@ -92,22 +96,28 @@ class Probes:
             return f"claim {PROBE_NAMESPACE}/{step.name} is left from another probe"
         pod = await self._get(PODS, _POD, step.name)
         if pod is None:
-            pod = await self._create(PODS, _POD, pod_body(step, settings, claim.metadata.resource_version))
+            body = pod_body(step, order.image, order.lasts, claim.metadata.resource_version)
+            pod = await self._create(PODS, _POD, body)
         if not step.made("Pod", pod) or pod.metadata.deletion_timestamp:
             return f"pod {PROBE_NAMESPACE}/{step.name} is left from another probe"
         return ""
 
-    async def verdict(self, target: Target, number: int, hardware_id: str) -> ProbeVerdict | None:
-        """Look at a probe and judge it; None while it runs."""
-        step = ProbeStep(target, number)
+    async def verdict(
+        self, target: Target, number: int, hardware_id: str, trial: Trial = Trial.PROBE
+    ) -> ProbeVerdict | None:
+        """Look at a trial and judge it; None while it runs."""
+        step, device = ProbeStep(target, number, trial), target.device
         pod = await read_pod(self._gateway, PROBE_NAMESPACE, step.name)
         if pod is None or not step.made("Pod", pod):
-            return judge(ProbeFacts(there=False), target.device, hardware_id)
+            return judge(ProbeFacts(there=False), device, hardware_id, trial)
+        held = await self._claims.get()
+        other = "" if held.flawed else _held(held, step)
         results = results_of(await self._get(RESOURCECLAIMS, _CLAIM, step.name))
         if pod.terminal and not results:
             results = await self._held_before(step, pod.metadata.annotations.get(CLAIM_VERSION_ANNOTATION, ""))
-        facts = facts_of(pod, results, now=self._now(), node_ready=await self._node_ready(pod.spec.node_name))
-        verdict = judge(facts, target.device, hardware_id)
+        node_ready = await self._node_ready(pod.spec.node_name)
+        facts = facts_of(pod, results, now=self._now(), node_ready=node_ready, other=other)
+        verdict = judge(facts, device, hardware_id, trial)
         return verdict and verdict.model_copy(update={"resource_version": pod.metadata.resource_version})
 
     async def stop(self, target: Target, number: int) -> str:
@@ -127,7 +137,7 @@ class Probes:
     async def _remove(self, step: ProbeStep, kind: str, resource: Resource, reader: Reader[Any]) -> bool:
         """Delete one object of the probe; say whether it is still there."""
         found = await self._get(resource, reader, step.name)
-        if found is None or not step.made(kind, found):
+        if found is None or not any(replace(step, trial=trial).made(kind, found) for trial in Trial):
             return False
         if found.metadata.deletion_timestamp:
             return True
@@ -140,22 +150,13 @@ class Probes:
         left = await self._get(resource, reader, step.name)
         return left is not None and left.metadata.uid == uid
 
-    async def _held(self, step: ProbeStep) -> str:
-        """Name who holds the device, but for observers: a probe beside a user would disturb both.
-
-        A start that was given out twice may find its own claim, made by the other.
-        """
-        device, own = step.target.device, (PROBE_NAMESPACE, step.name)
-        held = await self._claims.get()
-        if held.flawed:
-            return "a claim cannot be read, so it is not known who holds the device"
-        ours = (device.driver, device.pool, device.device)
-        for claim in held.of(device):
-            if (claim.metadata.namespace, claim.metadata.name) == own:
-                continue
-            if not all(r.admin_access for r in results_of(claim) if (r.driver, r.pool, r.device) == ours):
-                return f"claim {claim.metadata.namespace}/{claim.metadata.name} holds the device"
-        return ""
+    async def _no_room(self, settings: Probe) -> str:
+        """Say why no further trial may be sent to any device now. Two that ask at once may both be let in."""
+        listed = await list_all(self._gateway, PODS, _POD, namespace=PROBE_NAMESPACE)
+        there = [pod for pod in listed.items if not pod.terminal]
+        now = self._now()
+        pending = [_age(pod, now) for pod in there if pod.status.phase in {"", "Pending"}]
+        return no_room(pending, len(there), settings)
 
     async def _held_before(self, step: ProbeStep, since: str) -> tuple[AllocationResult, ...]:
         """Find in the claim's history what it held; nothing if that is no longer told."""
@@ -205,6 +206,27 @@ class Probes:
             if found is None:
                 raise
             return found
+
+
+def _held(held: Claims, step: ProbeStep) -> str:
+    """Name who holds the device, but for observers: a probe beside a user would disturb both.
+
+    A start that was given out twice may find its own claim, made by the other.
+    """
+    device, own = step.target.device, (PROBE_NAMESPACE, step.name)
+    if held.flawed:
+        return "a claim cannot be read, so it is not known who holds the device"
+    ours = (device.driver, device.pool, device.device)
+    for claim in held.of(device):
+        if (claim.metadata.namespace, claim.metadata.name) == own:
+            continue
+        if not all(r.admin_access for r in results_of(claim) if (r.driver, r.pool, r.device) == ours):
+            return f"claim {claim.metadata.namespace}/{claim.metadata.name} holds the device"
+    return ""
+
+
+def _age(pod: Pod, now: datetime) -> timedelta:
+    return now - datetime.fromisoformat(pod.metadata.creation_timestamp)
 
 
 def _unaddressable(hardware: Hardware, hardware_id: str) -> str:

@@ -43,7 +43,13 @@ class Readings:
         self._slices = slice_lister
 
     async def read(
-        self, device: DeviceKey, *, node: str = "", sources: Iterable[SourceRef] = (), attribute: str = "uuid"
+        self,
+        device: DeviceKey,
+        *,
+        node: str = "",
+        sources: Iterable[SourceRef] = (),
+        attribute: str = "uuid",
+        canary: str = "",
     ) -> Reading:
         """Read what is said of a device now; who reads the record adds its admission.
 
@@ -55,6 +61,7 @@ class Readings:
             node: where it is, as far as is known; else the node of the first pod that reports.
             sources: objects that spoke of it before.
             attribute: that names the hardware.
+            canary: name of the pod that soaks: the one trial that is a witness, for as long as it keeps the device.
 
         Raises:
             ClusterError, ClusterUnavailable: something could not be read, so the reading is none.
@@ -62,7 +69,11 @@ class Readings:
         held, identities = await asyncio.gather(self._claims.get(), self._slices.identities(device.driver, attribute))
         users = claims.users_of(device, held.of(device))
         # What a probe found is told by its verdict alone: its pod is no witness for or against the device.
-        pods = {(u.namespace, u.name, u.uid) for u in users if u.resource == "pods" and u.namespace != PROBE_NAMESPACE}
+        pods = {
+            (u.namespace, u.name, u.uid)
+            for u in users
+            if u.resource == "pods" and (u.namespace != PROBE_NAMESPACE or u.name == canary)
+        }
         pods |= {(s.namespace, s.name, s.uid) for s in sources if s.kind == "Pod" and s.namespace != PROBE_NAMESPACE}
         told = await asyncio.gather(*(self._said(*pod, device, held) for pod in pods))
         observations = sorted((o for o in told if o is not None), key=_worst_first)

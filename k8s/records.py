@@ -31,6 +31,7 @@ from sickbay.model.record import (
     RecordSpec,
     RecordStatus,
 )
+from sickbay.model.trace import TRACE_ANNOTATION, trace_id
 
 log = structlog.get_logger(__name__)
 
@@ -156,7 +157,11 @@ class Records:
             "metadata": {
                 "name": key.record_name,
                 "finalizers": [FINALIZER],
-                "annotations": {DEVICE_ANNOTATION: str(key), EFFECT_ANNOTATION: _claim_key(spec)},
+                "annotations": {
+                    DEVICE_ANNOTATION: str(key),
+                    EFFECT_ANNOTATION: _claim_key(spec),
+                    TRACE_ANNOTATION: trace_id(spec.incident),
+                },
             },
             "spec": _wire(spec),
         }
@@ -181,7 +186,10 @@ class Records:
         patch: dict[str, Any] = {"spec": _changes(record.spec, spec)}
         metadata: dict[str, Any] = {}
         if _claim_key(spec) != _claim_key(record.spec):
-            metadata["annotations"] = {EFFECT_ANNOTATION: _claim_key(spec)}
+            metadata["annotations"] = {
+                EFFECT_ANNOTATION: _claim_key(spec),
+                TRACE_ANNOTATION: trace_id(spec.incident),
+            }
         if FINALIZER not in record.finalizers and not record.deleting:
             metadata["finalizers"] = [*record.finalizers, FINALIZER]
         return await self._patch(record, patch, metadata)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from k8s.gateway import Gateway, decode
@@ -15,6 +15,7 @@ ROLE: Final = "sickbay"
 """Name of the roles of the processes, in the cluster and in their namespaces."""
 
 _ACCESS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+_ACCESS_OF: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 _SELF: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 
@@ -73,7 +74,25 @@ async def missing(gateway: Gateway) -> list[Right]:
     return [right for right, yes in zip(rights, allowed, strict=True) if not yes]
 
 
-async def _allowed(gateway: Gateway, right: Right) -> bool:
+async def missing_to(gateway: Gateway, name: str, groups: Sequence[str]) -> list[Right]:
+    """Ask the API server which of them somebody else has not; it takes an administrator to ask.
+
+    Args:
+        gateway: whose credentials ask.
+        name: full user name of the one asked about.
+        groups: that the user is in.
+
+    Raises:
+        Forbidden: we may not ask.
+        ClusterError, ClusterUnavailable: it could not be asked.
+    """
+    rights = needed()
+    about = {"user": name, "groups": list(groups)}
+    allowed = await asyncio.gather(*(_allowed(gateway, right, about) for right in rights))
+    return [right for right, yes in zip(rights, allowed, strict=True) if not yes]
+
+
+async def _allowed(gateway: Gateway, right: Right, about: Mapping[str, Any] | None = None) -> bool:
     resource, _, subresource = right.resource.partition("/")
     attributes = {
         "verb": right.verb,
@@ -85,10 +104,11 @@ async def _allowed(gateway: Gateway, right: Right) -> bool:
     }
     body = {
         "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": attributes},
+        "kind": "SubjectAccessReview" if about else "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": attributes, **(about or {})},
     }
-    return bool(decode(await gateway.request("POST", _ACCESS, body=body))["status"]["allowed"])
+    path = _ACCESS_OF if about else _ACCESS
+    return bool(decode(await gateway.request("POST", path, body=body))["status"]["allowed"])
 
 
 def _rights(role: dict[str, Any]) -> Iterator[Right]:

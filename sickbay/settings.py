@@ -18,6 +18,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, PydanticBaseSetti
 
 from sickbay.errors import UsageError
 from sickbay.model.base import Duration
+from sickbay.model.trace import PLACE
 from sickbay.policy.document import Document
 from sickbay.policy.problems import from_validation, nearest
 from sickbay.telemetry.logging import Format, Level
@@ -41,6 +42,20 @@ def _cluster_name(text: str) -> str:
     return text
 
 
+def _url(text: str) -> str:
+    if not re.fullmatch(r"https?://[^\s/?#()\[\]]+[^\s()\[\]]*", text):
+        raise ValueError(f"{text!r} is not an address; write http://host:port or https://host:port")
+    return text
+
+
+def _trace_url(text: str) -> str:
+    if PLACE not in text:
+        raise ValueError(f"{text!r} has no {PLACE} in it; write it where the trace's id goes")
+    return _url(text)
+
+
+Url = Annotated[str, AfterValidator(_url)]
+TraceUrl = Annotated[str, AfterValidator(_trace_url)]
 Endpoint = Annotated[str, AfterValidator(_endpoint)]
 ClusterName = Annotated[str, AfterValidator(_cluster_name)]
 
@@ -76,6 +91,10 @@ class Settings(BaseSettings):
     """API key for Temporal. No flag: other users of the machine would see it."""
     listen: Endpoint = "127.0.0.1:8471"
     """Where health and metrics are served. Default: this machine only; a pod needs 0.0.0.0:8471. Port 0: any."""
+    otlp_endpoint: Url | None = None
+    """Where traces go, by OTLP over HTTP: http://host:4318. Default: OTEL_EXPORTER_OTLP_ENDPOINT, else nowhere."""
+    trace_url: TraceUrl | None = None
+    """Where a trace is shown, with {trace_id} in it, for links in Temporal's UI: http://host:16686/trace/{trace_id}."""
     log_level: Level = Level.INFO
     """Least severe event that is logged."""
     log_format: Format | None = None

@@ -10,31 +10,48 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from typing import Final, TypeVar
 
+from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.sdk.v1 import WorkflowMetadata
-from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
-from temporalio.client import Client, TLSConfig, WorkflowExecutionStatus, WorkflowQueryFailedError
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import (
+    DescribeNamespaceRequest,
+    DescribeTaskQueueRequest,
+    GetSystemInfoRequest,
+)
+from temporalio.client import (
+    Client,
+    TLSConfig,
+    WorkflowExecutionStatus,
+    WorkflowFailureError,
+    WorkflowQueryFailedError,
+)
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from sickbay import visibility
 from sickbay.errors import TemporalRefused, TemporalUnavailable
 from sickbay.model.base import Payload, tamed
 from sickbay.model.contracts import (
     ADMITTED_SIGNAL,
     INCIDENT_WORKFLOW,
     OBSERVE_SIGNAL,
+    STATE_QUERY,
     TITLE_MEMO,
     Admitted,
     Observed,
     Queue,
 )
-from sickbay.model.incident import IncidentState
+from sickbay.model.incident import IncidentReport, IncidentState
+from sickbay.model.searching import SearchAttribute
+from sickbay.model.trace import trace_id, trace_link
 
 T = TypeVar("T")
 
@@ -52,6 +69,10 @@ ABOUT_ONE_CALL: Final = frozenset(
 
 METADATA_QUERY: Final = "__temporal_workflow_metadata"
 """The query behind a workflow's details in the Temporal UI."""
+
+OK: Final = "Ok"
+NOT_FOUND: Final = "NotFound"
+"""Outcome of a call that was answered so; that no such workflow runs is an answer too."""
 
 RUN_MEMO: Final = "run"
 RECORD_MEMO: Final = "record"
@@ -99,6 +120,8 @@ class Temporal:
         tls: TLSConfig | bool = False,
         api_key: str | None = None,
         eager: bool = False,
+        trace_url: str = "",
+        told: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Prepare; the first call connects.
 
@@ -109,13 +132,18 @@ class Temporal:
             api_key: of Temporal Cloud.
             eager: ask that the first task of a new workflow be given to a worker on this very client (see `client`),
                 which saves a round trip; without such a worker the server ignores it.
+            trace_url: template of the address of an incident's trace, for its details; ``""`` = no link.
+            told: hears of each call how it was answered, `OK` or the class of an error.
         """
         self._address = address
         self._namespace = namespace
         self._tls = tls
         self._api_key = api_key
         self._eager = eager
+        self._trace_url = trace_url
+        self._told = told
         self._client: Client | None = None
+        self._searchable: tuple[SearchAttribute, ...] | None = None
         self._connecting = asyncio.Lock()
 
     async def client(self) -> Client:
@@ -149,6 +177,23 @@ class Temporal:
             return False
         return True
 
+    async def look_up_attributes(self) -> tuple[SearchAttribute, ...]:
+        """Ask which of our search attributes the namespace knows: incidents that start from now on use those.
+
+        Raises:
+            TemporalUnavailable: no answer.
+        """
+        self._searchable = await self._answered(visibility.known)
+        return self._searchable
+
+    async def register_attributes(self) -> dict[SearchAttribute, str]:
+        """Register our search attributes in the namespace; safe to repeat. Give those that it refuses, and why.
+
+        Raises:
+            TemporalUnavailable: no answer.
+        """
+        return await self._answered(visibility.register, within=visibility.KNOWN_WITHIN + 2 * CALL_TIMEOUT)
+
     async def start_incident(self, state: IncidentState) -> StartOutcome:
         """Start the workflow that a record names; one that runs under that id is left alone.
 
@@ -159,6 +204,15 @@ class Temporal:
             TemporalRefused: it is not taken.
         """
         target = state.target
+        if self._searchable is None:
+            with suppress(TemporalUnavailable):  # an incident that nobody finds in the list is better than none
+                await self.look_up_attributes()
+        state = state.model_copy(
+            update={
+                "searchable": self._searchable or (),
+                "trace_url": trace_link(self._trace_url, target.incident),
+            }
+        )
         try:
             await self._answered(
                 lambda client: client.start_workflow(
@@ -220,7 +274,63 @@ class Temporal:
             )
         except (TemporalUnavailable, TemporalRefused, _NotFoundError, WorkflowQueryFailedError):
             return ""
-        return str(metadata.current_details).partition("\n")[0].lstrip("# ")
+        line = str(metadata.current_details).partition("\n")[0].lstrip("# ")
+        return re.sub(r"\\([*_~\\@.])", r"\1", line)  # as Markdown is read
+
+    async def state(self, incident: str) -> IncidentState | None:
+        """Read all that a running incident knows; None if it does not say. It takes a worker to answer.
+
+        Raises:
+            TemporalUnavailable: no answer: no frontend, or no worker.
+        """
+        try:
+            return await self._answered(
+                lambda client: client.get_workflow_handle(incident).query(
+                    STATE_QUERY, result_type=IncidentState, rpc_timeout=CALL_TIMEOUT
+                )
+            )
+        except (TemporalRefused, _NotFoundError, WorkflowQueryFailedError, ValueError):  # an answer that is no state
+            return None
+
+    async def report(self, incident: str) -> IncidentReport | None:
+        """Read the report of an ended incident; None if it left none, or nobody remembers it.
+
+        Raises:
+            TemporalUnavailable: no answer, or it still runs.
+        """
+        try:
+            return await self._answered(
+                lambda client: client.get_workflow_handle(incident, result_type=IncidentReport).result(
+                    rpc_timeout=CALL_TIMEOUT
+                )
+            )
+        except (TemporalRefused, _NotFoundError, WorkflowFailureError, ValueError):  # a result that is no report
+            return None
+
+    async def version(self) -> str:
+        """Read the version of the server.
+
+        Raises:
+            TemporalUnavailable: no answer.
+        """
+        answer = await self._answered(
+            lambda client: client.workflow_service.get_system_info(GetSystemInfoRequest(), timeout=CALL_TIMEOUT)
+        )
+        return answer.server_version
+
+    async def polled(self, queue: str) -> bool:
+        """Say whether a worker has asked for the workflow tasks of this queue in the last minutes.
+
+        Raises:
+            TemporalUnavailable: no answer.
+        """
+        request = DescribeTaskQueueRequest(
+            namespace=self._namespace,
+            task_queue=TaskQueue(name=queue),
+            task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+        )
+        answer = await self._answered(lambda c: c.workflow_service.describe_task_queue(request, timeout=CALL_TIMEOUT))
+        return bool(answer.pollers)
 
     async def observe(self, incident: str, observed: Observed) -> bool:
         """Tell an incident that something was said; False if it does not run.
@@ -249,10 +359,22 @@ class Temporal:
             return False
         return True
 
-    async def _answered(self, call: Callable[[Client], Awaitable[T]]) -> T:
+    async def _answered(self, call: Callable[[Client], Awaitable[T]], *, within: timedelta = CALL_TIMEOUT) -> T:
+        try:
+            answer = await self._translated(call, within)
+        except (TemporalUnavailable, TemporalRefused) as error:
+            self._told(type(error).__name__)
+            raise
+        except _NotFoundError:
+            self._told(NOT_FOUND)
+            raise
+        self._told(OK)
+        return answer
+
+    async def _translated(self, call: Callable[[Client], Awaitable[T]], within: timedelta) -> T:
         """Translate what keeps a call from being answered; the only place that knows RPC errors."""
         try:
-            async with asyncio.timeout(CALL_TIMEOUT.total_seconds()):
+            async with asyncio.timeout(within.total_seconds()):
                 return await call(await self._connected())
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND and not _is_about_namespace(error):
@@ -260,7 +382,7 @@ class Temporal:
             kind = TemporalRefused if error.status in ABOUT_ONE_CALL else TemporalUnavailable
             raise kind(f"Temporal at {self.where}: {error.status.name}: {error.message}") from error
         except TimeoutError as error:
-            seconds = CALL_TIMEOUT.total_seconds()
+            seconds = within.total_seconds()
             raise TemporalUnavailable(f"Temporal at {self.where}: no answer in {seconds:g} s") from error
         except RuntimeError as error:
             # It has no class of its own.
@@ -312,4 +434,7 @@ def _details(state: IncidentState) -> str:
         "Policy": f"{state.policy.mode}, {state.policy.digest}",
         "Run": str(state.target.run),
     }
-    return "\n".join(f"- **{name}**: {tamed(value)}" for name, value in facts.items())
+    lines = [f"- **{name}**: {tamed(value)}" for name, value in facts.items()]
+    trace = trace_id(state.target.incident)
+    link = f"[{trace}]({state.trace_url})" if state.trace_url else trace
+    return "\n".join([*lines, f"- **Trace**: {link}"])

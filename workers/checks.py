@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from k8s.control import ControlMap
 from k8s.gateway import Gateway
@@ -12,7 +12,9 @@ from k8s.impersonation import SERVICE_ACCOUNT
 from k8s.resources import DEVICEQUARANTINES
 from k8s.rights import held_to_the_term, missing, user
 from sickbay import errors
-from sickbay.temporal import Temporal
+
+if TYPE_CHECKING:  # commands that only ask the API server do not wait for the SDK
+    from sickbay.temporal import Temporal
 
 SHOWN: Final = 5
 """Missing rights that are listed."""
@@ -70,8 +72,12 @@ async def require_temporal(temporal: Temporal) -> str:
 
 
 @contextmanager
-def remedies(gateway: Gateway) -> Iterator[None]:
+def remedies(gateway: Gateway, *, forbidden: str = "") -> Iterator[None]:
     """Add to errors of the cluster what a person can do about them.
+
+    Args:
+        gateway: to the cluster.
+        forbidden: remedy of a missing right; ``""`` = act as Sickbay's service account.
 
     Raises:
         ClusterUnavailable, UsageError: in place of what was raised inside.
@@ -88,7 +94,7 @@ def remedies(gateway: Gateway) -> Iterator[None]:
             f"{gateway.server} does not accept our credentials; log in again, or {elsewhere}"
         ) from error
     except errors.Forbidden as error:
-        raise errors.UsageError(f"{error.message or error}; {_ACCOUNT}") from error
+        raise errors.UsageError(f"{error.message or error}; {forbidden or _ACCOUNT}") from error
 
 
 _ACCOUNT: Final = (

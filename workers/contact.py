@@ -10,6 +10,7 @@ from typing import Final
 import structlog
 
 from sickbay.errors import TemporalUnavailable
+from sickbay.model.searching import SearchAttribute
 from sickbay.telemetry.health import Readiness
 from sickbay.telemetry.metrics import Metrics
 from sickbay.temporal import Temporal
@@ -23,6 +24,9 @@ WHILE_AWAY: Final = timedelta(seconds=1)
 """Between two looks while it does not answer: an incident is to start within 5 s of its return."""
 
 WHILE_THERE: Final = timedelta(seconds=5)
+
+
+_UNFOUND: Final = "incidents that start now are not found by them in Temporal's list"
 
 
 class Contact:
@@ -83,6 +87,22 @@ class Contact:
             self._metrics.temporal(up=True)
             if not self.up:
                 log.info("temporal_answered", where=self._temporal.where)
+                await self._look_up_attributes()
             self.up = True
             self.made.set()
         self._told = True
+
+    async def _look_up_attributes(self) -> None:
+        try:
+            known = await self._temporal.look_up_attributes()
+        except TemporalUnavailable as error:
+            log.warning("search_attributes_not_known", consequence=_UNFOUND, error=str(error))
+            return
+        lacking = [name for name in SearchAttribute if name not in known]
+        if lacking:
+            log.warning(
+                "search_attributes_not_registered",
+                lacking=lacking,
+                consequence=_UNFOUND,
+                remedy="run 'sickbay install', then restart",
+            )

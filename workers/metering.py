@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Any, Final
 
 from structlog.contextvars import bound_contextvars
@@ -12,8 +13,20 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
-from sickbay.model.contracts import SUPERSEDED, WAITING, CloseRecord, Evicted, ProbeVerdict, WriteStatus
-from sickbay.telemetry.metrics import Ending, Metrics
+from sickbay.model.contracts import (
+    SUPERSEDED,
+    WAITING,
+    CloseRecord,
+    Ended,
+    Evicted,
+    EvictionOutcome,
+    ListUsers,
+    ProbeVerdict,
+    Users,
+    WriteStatus,
+)
+from sickbay.model.incident import User, UserState
+from sickbay.telemetry.metrics import Ending, Metrics, Migrated
 
 REMEMBERED: Final = 10_000
 """Incidents whose last phase is remembered, so that writing a phase again is not entering it."""
@@ -36,10 +49,27 @@ class Metering(Interceptor):
             self.metrics.verdict(result.verdict)
         elif isinstance(result, Evicted):
             self.metrics.evicted(result.outcome)
+            if result.outcome is EvictionOutcome.ACCEPTED:
+                self.metrics.migrated(Migrated.EVICTED)
+        elif isinstance(step, ListUsers) and isinstance(result, Users):
+            self._moved(step.users, result.users)
         elif isinstance(step, WriteStatus):
             self._entered(step.target.incident, step.phase)
         elif isinstance(step, CloseRecord):
             self._entered(step.target.incident, step.outcome)
+            if isinstance(result, Ended) and result.quarantined is not None:
+                self.metrics.ended(step.outcome, result.quarantined.total_seconds())
+
+    def _moved(self, before: Iterable[User], after: Iterable[User]) -> None:
+        """Count how far those came whom we evicted, once each: what was known before is no news."""
+        known = {user.uid: user.state for user in before}
+        for user in after:
+            if not user.evicted or known.get(user.uid) is user.state:
+                continue
+            if user.state is UserState.REPLACED:
+                self.metrics.migrated(Migrated.REPLACED)
+            if not user.state.holds and known.get(user.uid, user.state).holds:
+                self.metrics.migrated(Migrated.GONE)
 
     def _entered(self, incident: str, phase: str) -> None:
         if self._phases.get(incident) == phase:
@@ -72,7 +102,7 @@ class _Attempt(ActivityInboundInterceptor):
         except asyncio.CancelledError:
             raise
         except ApplicationError as error:
-            ending = _ending(error)
+            ending = ending_of(error)
             if ending in {Ending.RETRY, Ending.FAILED}:
                 metrics.error(error.__cause__ or error)
             raise
@@ -85,7 +115,8 @@ class _Attempt(ActivityInboundInterceptor):
         return result
 
 
-def _ending(error: ApplicationError) -> Ending:
+def ending_of(error: ApplicationError) -> Ending:
+    """Tell a wait and a lost record from errors, and those that can be mended from the others."""
     if error.type == WAITING:
         return Ending.WAITING
     if error.type == SUPERSEDED:

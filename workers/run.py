@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from k8s.gateway import Gateway
 from sickbay import errors
 from sickbay.model.policy import Policy
 from sickbay.settings import Settings
+from sickbay.telemetry.exporting import endpoint_of, exporting
 from sickbay.telemetry.health import Readiness, serving
 from sickbay.telemetry.metrics import Metrics
 from sickbay.temporal import Temporal
@@ -44,12 +46,13 @@ async def run(settings: Settings, policy: Policy | None, stop: asyncio.Event, *,
     metrics = Metrics()
     readiness = Readiness("cluster", contact.CHECK)
     async with AsyncExitStack() as stack:
+        stack.enter_context(exporting(endpoint_of(settings.otlp_endpoint), lost=metrics.spans_lost))
         gateway = await stack.enter_async_context(
-            await Gateway.connect(kubeconfig=settings.kubeconfig, context=settings.context)
+            await Gateway.connect(kubeconfig=settings.kubeconfig, context=settings.context, told=metrics.api)
         )
         cluster = await look_around(gateway, settings.cluster)
         readiness.has("cluster")
-        temporal = temporal_of(settings, eager=works and policy is not None)
+        temporal = temporal_of(settings, eager=works and policy is not None, told=metrics.temporal_call)
         if policy is None:
             await require_temporal(temporal)
         address = await stack.enter_async_context(serving(settings.listen, readiness, metrics))
@@ -58,7 +61,7 @@ async def run(settings: Settings, policy: Policy | None, stop: asyncio.Event, *,
         parts = [link.keep(stop)]
         if policy is not None:
             election = await stack.enter_async_context(
-                await Gateway.connect(kubeconfig=settings.kubeconfig, context=settings.context)
+                await Gateway.connect(kubeconfig=settings.kubeconfig, context=settings.context, told=metrics.api)
             )
             parts.append(watcher.run(gateway, election, temporal, policy, cluster, readiness, metrics, stop))
         if works:
@@ -66,7 +69,7 @@ async def run(settings: Settings, policy: Policy | None, stop: asyncio.Event, *,
         await together(stop, *parts)
 
 
-def temporal_of(settings: Settings, *, eager: bool = False) -> Temporal:
+def temporal_of(settings: Settings, *, eager: bool = False, told: Callable[[str], None] = lambda _: None) -> Temporal:
     """Build the connection that the settings describe; nothing is sent yet.
 
     Raises:
@@ -86,6 +89,8 @@ def temporal_of(settings: Settings, *, eager: bool = False) -> Temporal:
         tls=tls,
         api_key=key.get_secret_value() if key else None,
         eager=eager,
+        trace_url=settings.trace_url or "",
+        told=told,
     )
 
 

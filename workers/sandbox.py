@@ -11,6 +11,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 PASSED_THROUGH = (
     "sickbay.model",
     "sickbay.policy",
+    "workflows.incident.filing",
     "workflows.incident.inbox",
     "workflows.incident.present",
     "workflows.incident.steps",

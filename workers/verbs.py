@@ -25,17 +25,19 @@ def verbs(gateway: Gateway) -> list[Callable[..., Any]]:
     """Build them; one lister of claims and one of slices serve all, so that a burst shares its lists."""
     claims, slices = ClaimLister(gateway), SliceLister(gateway)
     records, slots, users = Records(gateway), EvictionSlots(gateway), UserLists(gateway, claims)
-    reading = ReadingActivities(records, Readings(gateway, claims, slices))
+    probes = Probes(gateway, claims, slices)
+    reading = ReadingActivities(records, Readings(gateway, claims, slices), probes)
     record = RecordActivities(records)
     fence = FenceActivities(records, Fences(gateway))
     user = UserActivities(records, users, slots)
     eviction = EvictionActivities(gateway, records, users, slots)
-    probe = ProbeActivities(records, Probes(gateway, claims, slices))
+    probe = ProbeActivities(records, probes)
     return [
         reading.read_device,
         record.write_status,
         record.close_record,
         fence.fence_device,
+        fence.ramp_fence,
         fence.unlatch_fence,
         fence.delete_fence,
         fence.await_fence_gone,

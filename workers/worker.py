@@ -14,6 +14,7 @@ from temporalio.worker import Worker
 from sickbay.model.contracts import Queue
 from workers.metering import Metering
 from workers.sandbox import workflow_runner
+from workers.telling import Telling
 from workflows.incident.workflow import DeviceIncident
 
 log = structlog.get_logger(__name__)
@@ -53,7 +54,7 @@ def build(
         return Worker(
             client,
             task_queue=queue.of(cluster),
-            interceptors=[metering],
+            interceptors=[Telling(), metering],
             graceful_shutdown_timeout=grace,
             max_heartbeat_throttle_interval=THROTTLE,
             default_heartbeat_throttle_interval=THROTTLE,

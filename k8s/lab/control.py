@@ -24,11 +24,12 @@ DEFAULT_NAME: Final = "default"
 class Request(msgspec.Struct, frozen=True):
     """What a person wants of a lab."""
 
-    verb: Literal["status", "break", "heal", "down"]
+    verb: Literal["status", "break", "heal", "swap", "lose-driver", "regain-driver", "down"]
     node: str = ""
     device: str = ""
     health: Health = Health.UNHEALTHY
     message: str = ""
+    under_load: bool = False
 
 
 class Summary(msgspec.Struct, frozen=True):

@@ -71,12 +71,21 @@ class Supervisor:
             writer.close()
 
     async def _reply(self, request: Request) -> Reply:
-        fleet = self._lab.fleet
+        fleet, node, device = self._lab.fleet, request.node, request.device
         try:
-            if request.verb == "break":
-                await fleet.break_device(request.node, request.device, health=request.health, message=request.message)
-            elif request.verb == "heal":
-                await fleet.heal(request.node, request.device)
+            match request.verb:
+                case "break" if request.under_load:
+                    await fleet.break_under_load(node, device, message=request.message)
+                case "break":
+                    await fleet.break_device(node, device, health=request.health, message=request.message)
+                case "heal":
+                    await fleet.heal(node, device)
+                case "swap":
+                    await fleet.swap(node, device)
+                case "lose-driver":
+                    await fleet.lose_driver(node)
+                case "regain-driver":
+                    await fleet.regain_driver(node)
         except errors.SickbayError as error:
             return _refusal(error)
         return Reply(self.summary())

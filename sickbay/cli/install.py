@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -11,6 +12,7 @@ from k8s.gateway import Gateway
 from k8s.install import install as put
 from sickbay import errors
 from sickbay.cli import shared
+from sickbay.model.searching import SearchAttribute
 from sickbay.settings import Settings
 from workers.checks import installed_name, remedies, require_temporal
 from workers.run import temporal_of
@@ -26,6 +28,8 @@ from workers.run import temporal_of
 def install(*, adopt_namespace: bool, **flags: Any) -> None:
     """Put Sickbay's objects into a cluster: record type, roles, admission policies, probe namespace.
 
+    And its search attributes into Temporal's namespace: a warning, no failure, where they are not to be had.
+
     Needs the rights of a cluster administrator, and Temporal. Safe to repeat; the first time give --cluster NAME.
     """
     settings = shared.settings_from(flags)
@@ -33,12 +37,27 @@ def install(*, adopt_namespace: bool, **flags: Any) -> None:
 
 
 async def _install(settings: Settings, *, adopt: bool) -> str:
-    namespace_id = await require_temporal(temporal_of(settings))
+    temporal = temporal_of(settings)
+    namespace_id = await require_temporal(temporal)
     async with await Gateway.connect(kubeconfig=settings.kubeconfig, context=settings.context) as gateway:
         with remedies(gateway):
             cluster = settings.cluster or await _recorded(gateway)
             await put(gateway, cluster=cluster, namespace_id=namespace_id, adopt_namespace=adopt)
+        if refused := await temporal.register_attributes():
+            click.echo(_warning(refused, settings.temporal_namespace), err=True)
         return f"Sickbay is installed in {gateway.server} as cluster {cluster!r}."
+
+
+def _warning(refused: Mapping[SearchAttribute, str], namespace: str) -> str:
+    """Say what is lacking, why, and how somebody else can register it."""
+    why = next(iter(refused.values()))
+    names = " ".join(f"--name {name} --type Keyword" for name in refused)
+    return (
+        f"warning: Temporal's namespace {namespace!r} does not take {', '.join(refused)}: {why}. Sickbay works without,"
+        " but incidents are not found by them in Temporal's list. Have an administrator of Temporal run 'temporal"
+        f" operator search-attribute create --namespace {namespace} {names}', or on Temporal Cloud add them in the"
+        " namespace's settings; then restart Sickbay."
+    )
 
 
 async def _recorded(gateway: Gateway) -> str:

@@ -93,14 +93,21 @@ def status(*, name: str) -> None:
     help="What pod statuses say of it.",
 )
 @click.option("--message", default="", help="What its driver says of it.")
-def break_device(*, name: str, node: str, device: str, health: str, message: str) -> None:
+@click.option("--under-load", is_flag=True, help="Have it fail a canary alone: idle, it is Healthy and passes a probe.")
+def break_device(*, name: str, node: str, device: str, health: str, message: str, under_load: bool) -> None:
     """Make a device ill, such as: node-0 gpu-1.
 
     What it is like shows in the statuses of the pods that hold it.
     """
-    summary = _ask(name, Request("break", node, device, Health(health), message))
+    if under_load and health != Health.UNHEALTHY:
+        raise errors.UsageError(f"--under-load: what shows under load is {Health.UNHEALTHY}; leave --health out")
+    summary = _ask(name, Request("break", node, device, Health(health), message, under_load))
     _show(summary)
-    if not asyncio.run(_held(summary, node, device)):
+    if under_load:
+        return
+    if any(found.name == node and not found.driver for found in summary.nodes):
+        click.echo(f"the driver of {node} is gone: nothing tells of {device} until it is back", err=True)
+    elif not asyncio.run(_held(summary, node, device)):
         click.echo(f"no pod holds {device} of {node}: nothing tells of its health until one does", err=True)
 
 
@@ -111,6 +118,37 @@ def break_device(*, name: str, node: str, device: str, health: str, message: str
 def heal(*, name: str, node: str, device: str) -> None:
     """Make a device well again."""
     _show(_ask(name, Request("heal", node, device)))
+
+
+@lab.command()
+@_name
+@click.argument("node")
+@click.argument("device")
+def swap(*, name: str, node: str, device: str) -> None:
+    """Put another card, which is well, into a device's slot."""
+    summary = _ask(name, Request("swap", node, device))
+    card = next(d.uuid for n in summary.nodes if n.name == node for d in n.devices if d.name == device)
+    click.echo(f"{device} of {node} is another card now: {card}")
+    _show(summary)
+
+
+@lab.command()
+@_name
+@click.argument("node")
+def lose_driver(*, name: str, node: str) -> None:
+    """End the driver of a node's devices, such as: node-0.
+
+    As with a real kubelet, its slices go after 30 s, and statuses say Unknown after 79 s.
+    """
+    _show(_ask(name, Request("lose-driver", node)))
+
+
+@lab.command()
+@_name
+@click.argument("node")
+def regain_driver(*, name: str, node: str) -> None:
+    """Start the driver of a node's devices again."""
+    _show(_ask(name, Request("regain-driver", node)))
 
 
 @lab.command()
@@ -170,6 +208,12 @@ def _show(summary: Summary) -> None:
     click.echo(f"lab {summary.name}: {len(summary.nodes)} nodes, {total} devices, {len(ill)} not healthy")
     for node, device in ill:
         click.echo(f"  {node} {device.name}  {device.health}  {device.message}".rstrip())
+    for found in summary.nodes:
+        for device in found.devices:
+            if device.fails_under_load and device.health == Health.HEALTHY:
+                click.echo(f"  {found.name} {device.name}  fails under load")
+        if not found.driver:
+            click.echo(f"  {found.name}  its driver is gone")
     click.echo(f"  kubeconfig   {summary.kubeconfig}")
     click.echo(f"  Temporal     {summary.temporal}")
     click.echo(f"  Temporal UI  {summary.ui}")

@@ -9,15 +9,23 @@ import os
 import sys
 import traceback
 from importlib import import_module
+from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 
 import click
+from click.shell_completion import shell_complete
 
 from sickbay.cli.origin import refuse_foreign_packages
 from sickbay.errors import SickbayError
 
 INTERRUPTED: Final = 130
 """Exit status after Ctrl-C, as shells give it."""
+
+BROKEN_PIPE: Final = 141
+"""Exit status when nobody reads the output any more, as shells give it."""
+
+COMPLETE_VARIABLE: Final = "_SICKBAY_COMPLETE"
+"""Set by a shell that completes a command line of ours: see ``sickbay completion``."""
 
 BUG: Final = 70
 """Exit status of an error that is not ours by intent: ``EX_SOFTWARE`` of sysexits."""
@@ -34,10 +42,16 @@ COMMANDS: Final = {
     "run": _Command("sickbay.cli.run", "Watcher and worker in one process: the normal way."),
     "watcher": _Command("sickbay.cli.run", "Detect, admit, record and fence; start incidents."),
     "worker": _Command("sickbay.cli.run", "Carry incidents out."),
+    "get": _Command("sickbay.cli.get", "List incidents, devices or quarantines."),
+    "describe": _Command("sickbay.cli.describe", "Show all that is known of an incident or a quarantine."),
+    "explain": _Command("sickbay.cli.explain", "Say why a device is where it is, and what it waits for."),
+    "events": _Command("sickbay.cli.events", "Tell what happened in an incident, step by step."),
+    "doctor": _Command("sickbay.cli.doctor", "Find what keeps Sickbay from its work, and say how to mend it."),
     "install": _Command("sickbay.cli.install", "Put Sickbay's objects into a cluster."),
     "policy": _Command("sickbay.cli.policy", "Check policy files."),
     "lab": _Command("sickbay.cli.lab", "A real control plane on this machine, to try things on."),
     "demo": _Command("sickbay.cli.demo", "One incident from fault to release, on a lab of its own."),
+    "completion": _Command("sickbay.cli.completion", "Complete commands and names in your shell."),
 }
 
 
@@ -68,10 +82,13 @@ def sickbay(*, debug: bool) -> None:
 
 def main() -> NoReturn:
     """Run one command and leave the process with its exit status."""
+    instruction = os.environ.get(COMPLETE_VARIABLE)
+    if instruction:
+        _leave(shell_complete(sickbay, {}, "sickbay", COMPLETE_VARIABLE, instruction))
     _leave(run(sys.argv[1:]))
 
 
-def run(arguments: list[str]) -> int:
+def run(arguments: list[str]) -> int:  # noqa: PLR0911 - one for each kind of end
     """Run one command and give its exit status; every error ends here.
 
     Args:
@@ -80,7 +97,7 @@ def run(arguments: list[str]) -> int:
     debug = False
     try:
         refuse_foreign_packages()
-        with sickbay.make_context("sickbay", arguments) as context:
+        with sickbay.make_context(_called(), arguments) as context:
             debug = context.params["debug"]
             result = sickbay.invoke(context)
     except click.exceptions.Exit as end:
@@ -90,12 +107,19 @@ def run(arguments: list[str]) -> int:
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
+    except BrokenPipeError:
+        return BROKEN_PIPE
     except SickbayError as error:
         return _told(error, str(error), error.exit_status, debug=debug)
     except Exception as error:  # noqa: BLE001 - the process's edge: people get a line, not a traceback
         text = f"this is a bug, please report it: {type(error).__name__}: {error}; sickbay --debug … shows where"
         return _told(error, text, BUG, debug=debug)
     return result if isinstance(result, int) else 0
+
+
+def _called() -> str:
+    """Name the program in help as it was called: kubectl finds it as ``kubectl-sickbay``."""
+    return "kubectl sickbay" if Path(sys.argv[0]).name == "kubectl-sickbay" else "sickbay"
 
 
 def _told(error: Exception, text: str, status: int, *, debug: bool) -> int:

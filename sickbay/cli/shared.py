@@ -28,7 +28,7 @@ TEMPORAL: Final = (
     "temporal_tls_ca",
 )
 LOG: Final = ("log_level", "log_format")
-PROCESS: Final = (*CLUSTER, *TEMPORAL, "listen", "grace", *LOG)
+PROCESS: Final = (*CLUSTER, *TEMPORAL, "listen", "otlp_endpoint", "trace_url", "grace", *LOG)
 """Settings of every long-running process."""
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from sickbay.model.base import Name, Payload
 from sickbay.model.device import UNKNOWN_HARDWARE
-from sickbay.model.incident import Ask, Target, User, Verdict
+from sickbay.model.incident import Ask, Target, Trial, User, Verdict
 from sickbay.model.observation import Health, Observation, Reason, Seen, SourceRef
 from sickbay.model.policy import Migration, Probe
 from sickbay.model.record import Phase
@@ -24,6 +24,9 @@ TITLE_MEMO: Final = "title"
 
 OBSERVE_SIGNAL: Final = "observe"
 """Signal, `Observed`: something was said of the device; the incident reads live before it believes it."""
+
+STATE_QUERY: Final = "state"
+"""Query, answers `IncidentState`: all that the incident knows."""
 
 ADMITTED_SIGNAL: Final = "admitted"
 """Signal, `Admitted`: the leader has written the admission into the record and set the fence."""
@@ -56,6 +59,7 @@ class Activity(StrEnum):
     UNLATCH_FENCE = "unlatch_fence"
     DELETE_FENCE = "delete_fence"
     AWAIT_FENCE_GONE = "await_fence_gone"
+    RAMP_FENCE = "ramp_fence"
     CLOSE_RECORD = "close_record"
 
 
@@ -97,12 +101,31 @@ class ReadDevice(Payload):
     Attributes:
         sources: of earlier readings, read again as long as they exist.
         attribute: of the device, that names the hardware (`Probe.identity_attribute`).
+        canary: number of the canary that soaks, whose own status is read too; 0 = none.
+        hardware_id: that it is to be on.
     """
 
     target: Target
     node: str = ""
     sources: tuple[SourceRef, ...] = ()
     attribute: str = "uuid"
+    canary: int = 0
+    hardware_id: str = UNKNOWN_HARDWARE
+
+
+class ProbeVerdict(Payload):
+    """What the probe proved.
+
+    Attributes:
+        cause: CamelCase, what an inconclusive or waiting verdict is about.
+        message: for people, tamed.
+        resource_version: of the probe's pod as it was judged; ``""`` if it was not read.
+    """
+
+    verdict: Verdict = Verdict.INCONCLUSIVE
+    cause: str = ""
+    message: str = ""
+    resource_version: str = ""
 
 
 class Reading(Payload):
@@ -116,11 +139,13 @@ class Reading(Payload):
         admitted: the record's admission now.
         hardware_id: identity attribute in the newest complete slices, ``unknown`` if not published.
         hardware_unique: no other device of the driver has the same.
+        canary: verdict on the canary that was asked for; None while it runs and is Ready.
     """
 
     health: Health | None = None
     reason: Reason = Reason.REPORTED
     message: str = ""
+    canary: ProbeVerdict | None = None
     observations: tuple[Observation, ...] = ()
     lease_version: str = ""
     node_gone: bool = False
@@ -233,12 +258,20 @@ class Evicted(Payload):
 
 
 class StartProbe(Payload):
-    """Create claim and pod of probe ``number``, for exactly this hardware, when nobody else holds the device."""
+    """Create claim and pod of probe or canary ``number``, for exactly this hardware, when nobody else holds the device.
+
+    Attributes:
+        image: of its container.
+        lasts: after which kubelet ends it.
+    """
 
     target: Target
+    trial: Trial = Trial.PROBE
     number: int
     hardware_id: str
     node: str = ""
+    image: str = Probe().image
+    lasts: timedelta = Probe().timeout
     settings: Probe = Probe()
 
 
@@ -253,30 +286,16 @@ class ProbeStarted(Payload):
 
 
 class AwaitProbe(Payload):
-    """Wait for the probe's verdict."""
+    """Wait for the verdict on a probe, or on a canary's load."""
 
     target: Target
+    trial: Trial = Trial.PROBE
     number: int
     hardware_id: str
 
 
-class ProbeVerdict(Payload):
-    """What the probe proved.
-
-    Attributes:
-        cause: CamelCase, what an inconclusive or waiting verdict is about.
-        message: for people, tamed.
-        resource_version: of the probe's pod as it was judged; ``""`` if it was not read.
-    """
-
-    verdict: Verdict = Verdict.INCONCLUSIVE
-    cause: str = ""
-    message: str = ""
-    resource_version: str = ""
-
-
 class StopProbe(Payload):
-    """Delete pod and claim of the probe, by uid, and see them gone."""
+    """Delete pod and claim of the probe or canary, by uid, and see them gone."""
 
     target: Target
     number: int
@@ -297,6 +316,21 @@ class FenceStep(Payload):
     release: int = 0
 
 
+class RampFence(Payload):
+    """Let workloads that have opted in pass the fence, by its key and without a gap.
+
+    Attributes:
+        number: of the fence.
+        uid: of the fence.
+        canary: number of the canary that passed, for the effect key.
+    """
+
+    target: Target
+    number: int
+    uid: str = ""
+    canary: int = 0
+
+
 class CloseRecord(Payload):
     """The last write of an incident."""
 
@@ -313,3 +347,13 @@ class Done(Payload):
     """Nothing to say but that it is done."""
 
     note: Name = "done"
+
+
+class Ended(Done):
+    """The record is closed.
+
+    Attributes:
+        quarantined: from the admission to the end; None if the incident was never admitted.
+    """
+
+    quarantined: timedelta | None = None

@@ -42,6 +42,24 @@ class Verdict(StrEnum):
     """It could not run; no attempt was used."""
 
 
+class Trial(StrEnum):
+    """What a device is tried with; both are a pod with a claim of its own, numbered in one row."""
+
+    PROBE = "probe"
+    """A test that ends with a verdict."""
+    CANARY = "canary"
+    """A load that stays on the device through the soak."""
+
+
+class Proof(StrEnum):
+    """How far a device has proved itself since it was last found bad."""
+
+    NONE = "None"
+    PROBED = "Probed"
+    SOAKED = "Soaked"
+    """Canary and soak passed: what is left is the ramp."""
+
+
 class UserState(StrEnum):
     """Where one user of the device stands."""
 
@@ -124,6 +142,8 @@ class ProbeStage(StrEnum):
     ALLOTTED = "Allotted"
     """It has its number, which the record says before the probe is created."""
     STARTED = "Started"
+    SOAKING = "Soaking"
+    """A canary whose load has passed; it is kept."""
     JUDGED = "Judged"
     """Its verdict is in, its pod is still there."""
 
@@ -159,13 +179,19 @@ class IncidentState(Payload):
         addressable: the hardware identity is published and unique, so that a probe can be sent to it.
         swapped: the slot was last seen with another hardware identity than the one that failed.
         refused: times in a row that the probe could not run; no attempt is used.
+        trial: what the current probe is; `probe` and the fields below are about either.
+        proof: what was proved; any bad word takes it back.
+        flaps: releases of the device shortly before this incident.
+        ramped_at: since when the fence lets in those who have opted in.
         probed_version: resourceVersion of the pod of the last probe that was judged.
         overruled: what was still said of the device when its probe was sent; a pass outvotes it.
         outcome: the end that is worked towards: Released, or Cleared where nothing bad was ever read live.
         fence_allotted: fence ``fence_number`` is this incident's; otherwise it is an earlier one and the next is taken.
         fenced_at: since when that fence has been seen standing; None = it has to be made sure of.
         unsaid: phase, ask or counters differ from what the record says.
+        searchable: names of the search attributes that the namespace knows; any other would fail the workflow's task.
         max_events: continue as new beyond so many history events (tests force it low).
+        trace_url: address of its trace, for people; ``""`` = nobody said where traces are shown.
     """
 
     target: Target
@@ -211,7 +237,12 @@ class IncidentState(Payload):
     users: tuple[User, ...] = ()
     users_at: datetime | None = None
 
+    trial: Trial = Trial.PROBE
     probe: ProbeStage = ProbeStage.NONE
+    proof: Proof = Proof.NONE
+    flaps: int = 0
+    soaking_since: datetime | None = None
+    ramped_at: datetime | None = None
     probe_number: int = 0
     probe_sent_at: datetime | None = None
     attempts: int = 0
@@ -228,7 +259,9 @@ class IncidentState(Payload):
     outcome: Phase | None = None
     closed: bool = False
 
+    searchable: tuple[str, ...] = ()
     max_events: int = 4000
+    trace_url: str = ""
 
     @property
     def title(self) -> str:

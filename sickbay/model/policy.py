@@ -93,12 +93,67 @@ class Probe(Config):
     """Attempts in a row that prove nothing until a person is asked."""
     timeout: Duration = timedelta(minutes=5)
     """From the probe's creation to its verdict."""
+    at_once: Annotated[int, Field(ge=1)] = 10
+    """Probes and canaries under way at once in the cluster."""
+    stuck: Annotated[int, Field(ge=1)] = 5
+    """Probes and canaries that cannot start, at which no further ones are sent: it is not the devices then."""
     identity: dict[str, str] = Field(default_factory=dict)
     """Per driver, the attribute of a device that names the hardware; default ``uuid``."""
 
     def identity_attribute(self, driver: str) -> str:
         """Name the attribute that tells one piece of hardware of this driver from another."""
         return self.identity.get(driver, "uuid")
+
+
+class Canary(Config):
+    """A load on a device that has passed its probe."""
+
+    image: Annotated[str, Field(min_length=1)] = "sickbay.dev/canary:v1"
+    """Image of the canary: Ready when its load has passed, and then it keeps the device busy until it is deleted. A
+    load that fails ends it with the probe's kind of message."""
+    timeout: Duration = timedelta(minutes=15)
+    """From the canary's creation until its load has passed."""
+
+
+class Soak(Config):
+    """How long a device must stay well under the canary."""
+
+    time: Duration = timedelta(minutes=10)
+    """Fresh Healthy without a break, by the canary's own status: longer than the device needs to get hot."""
+    check: Duration = timedelta(seconds=30)
+    """Between two looks; below `staleness`, so that each finds a Lease that has moved."""
+    deadline: Duration = timedelta(hours=2)
+    """From its beginning until it is given up as proving nothing."""
+
+
+class Ramp(Config):
+    """How a device comes back: first for workloads that have opted in, by tolerating ``sickbay.dev/ramp``."""
+
+    time: Duration = timedelta(minutes=10)
+    """How long; 0s releases to all at once."""
+    check: Duration = timedelta(seconds=30)
+    """Between two looks at what those who took it say."""
+
+
+class Expiry(StrEnum):
+    """What happens when a quarantine gets too old. Never a release."""
+
+    PROBE = "Probe"
+    """The device is tried at once, whatever pause was due."""
+    ESCALATE = "Escalate"
+    """A person is asked."""
+
+
+class Quarantine(Config):
+    """How long a device is kept out."""
+
+    expires: Duration = timedelta(days=7)
+    """From the first bad word."""
+    on_expiry: Expiry = Expiry.ESCALATE
+    flaps: Annotated[int, Field(ge=1)] = 3
+    """Releases in `window` after which a person is asked before the device is tried again; each earlier one makes the
+    first pause longer, as a failed probe does."""
+    window: Duration = timedelta(days=1)
 
 
 class Policy(Config):
@@ -120,9 +175,15 @@ class Policy(Config):
     unknown: Unknown = Unknown()
     guard: Guard = Guard()
     migration: Migration = Migration()
+    quarantine: Quarantine = Quarantine()
     probe: Probe = Probe()
+    canary: Canary = Canary()
+    soak: Soak = Soak()
+    ramp: Ramp = Ramp()
     keep: Duration = timedelta(days=7)
     """How long the record of an ended incident is kept."""
+    runbook: Annotated[str, Field(pattern=r"^(https?://[\w.~:/?#@!$&'*+,;=%-]+)?$", max_length=300)] = ""
+    """Address of your own runbook, for the incident's page; empty = Sickbay's documentation."""
 
     @cached_property
     def digest(self) -> str:

@@ -14,7 +14,7 @@ from sickbay.model.observation import Health, Reason
 from sickbay.model.policy import Mode
 from sickbay.model.record import Phase
 from sickbay.policy.evacuate import evacuate
-from sickbay.policy.prove import recover, release
+from sickbay.policy.prove import ramp, recover, release, remove
 from sickbay.policy.standing import LONGEST_RECHECK, REMINDER, free, healthy_recheck, stable
 from sickbay.policy.steps import Step, Verb
 
@@ -89,6 +89,12 @@ def _fenced(state: IncidentState, now: datetime) -> Step:
     # Twice by hand is no slip: a fence is put back every time, and nothing else is done for a day.
     if state.hand_edits > 1 and now < _edited_at(state, now) + REMINDER:
         return _hand_edited(state, _edited_at(state, now) + REMINDER)
+    # What has been judged gives the device back at once, whoever else has come to hold it.
+    if state.probe is ProbeStage.JUDGED:
+        return remove(state)
+    # Who holds it now was let in on purpose.
+    if state.ramped_at is not None:
+        return ramp(state, now)
     if not free(state, now):
         return evacuate(state, now)
     return recover(state, now)

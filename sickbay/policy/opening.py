@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sickbay.model.device import UNKNOWN_HARDWARE, DeviceKey
-from sickbay.model.incident import IncidentState, ProbeStage, Target
+from sickbay.model.incident import IncidentState, ProbeStage, Target, Trial
 from sickbay.model.observation import Health, Observation, Reason, SourceRef
 from sickbay.model.policy import Policy
 from sickbay.model.record import Admission, AdmissionState, Phase, Record, RecordDevice, RecordSource, RecordSpec
@@ -160,6 +160,12 @@ def fence_allotted(record: Record) -> bool:
     return record.status.counters.fence >= record.spec.first_fence and record.status.phase is not Phase.RELEASING
 
 
+def _flaps(record: Record, policy: Policy) -> int:
+    """Count the releases that this incident shows to have been too early."""
+    since = record.spec.first_bad_at - policy.quarantine.window
+    return sum(past.outcome is Phase.RELEASED and past.closed_at >= since for past in record.status.history)
+
+
 def incident_state(record: Record, policy: Policy) -> IncidentState:
     """Build the input of the workflow that a record names.
 
@@ -186,6 +192,8 @@ def incident_state(record: Record, policy: Policy) -> IncidentState:
         fence_allotted=fence_allotted(record),
         # A probe of an earlier run may still be there: it is removed before the next is sent.
         probe=ProbeStage.JUDGED if counters.probe and status.incident == spec.incident else ProbeStage.NONE,
+        trial=Trial.CANARY if status.phase in {Phase.CANARY, Phase.SOAKING} else Trial.PROBE,
+        flaps=_flaps(record, policy),
         probe_number=counters.probe,
         release_number=counters.release,
         lease_version=spec.lease_version,

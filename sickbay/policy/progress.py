@@ -17,30 +17,19 @@ from sickbay.model.contracts import (
     Users,
 )
 from sickbay.model.device import UNKNOWN_HARDWARE
-from sickbay.model.incident import (
-    TIMELINE_LENGTH,
-    Ask,
-    IncidentState,
-    ProbeStage,
-    ReleaseStage,
-    TimelineEntry,
-    User,
-    UserState,
-    Verdict,
-)
+from sickbay.model.incident import Ask, IncidentState, ProbeStage, ReleaseStage, User, UserState, Verdict
 from sickbay.model.observation import Health, Observation
 from sickbay.model.record import Phase
-from sickbay.policy.standing import REMINDER, stable
+from sickbay.policy.proving import after_trial_reading, after_verdict, allotted
+from sickbay.policy.standing import stable
 from sickbay.policy.steps import Step, Verb
+from sickbay.policy.story import extended, note
 
 RETRY_EVICTION: Final = timedelta(seconds=10)
 """Pause before an eviction that a disruption budget blocked is tried again: the API server names none when it is 0."""
 
 LONGEST_RETRY: Final = timedelta(minutes=2)
 """Largest pause between two tries of a blocked eviction."""
-
-RETRY_PROBE: Final = timedelta(seconds=30)
-"""Pause before a probe that could not start, or that proved nothing, is tried again."""
 
 
 def enter(state: IncidentState, step: Step, now: datetime) -> IncidentState:
@@ -53,20 +42,14 @@ def enter(state: IncidentState, step: Step, now: datetime) -> IncidentState:
     asking = state.fault is not None and step.phase is not Phase.RELEASING and not step.phase.final
     phase = Phase.NEEDS_OPERATOR if asking else step.phase
     if phase is not state.phase:
-        changes |= {"phase": phase, "timeline": _told(state, phase, step.message, now)}
+        changes |= {"phase": phase, "timeline": extended(state, phase, step.message, now)}
     ask = step.ask or state.fault
     if (ask and ask.reason) != (state.ask and state.ask.reason):
         changes["ask"] = None if ask is None else Ask(reason=ask.reason, remedy=ask.remedy, since=now)
     if step.verb is Verb.FENCE and not state.fence_allotted:
         changes |= {"fence_number": state.fence_number + 1, "fence_allotted": True}
     if step.verb is Verb.START_PROBE and state.probe is ProbeStage.NONE:
-        still_said = tuple(o for o in state.observations if o.health is not Health.HEALTHY)
-        changes |= {
-            "probe_number": state.probe_number + 1,
-            "probe": ProbeStage.ALLOTTED,
-            "verdict": None,
-            "overruled": still_said,
-        }
+        changes |= allotted(state, step.trial)
     if step.verb is Verb.OPEN_RELEASE:
         changes |= {
             "release": ReleaseStage.OPENED,
@@ -82,18 +65,9 @@ def enter(state: IncidentState, step: Step, now: datetime) -> IncidentState:
 
 def _scheduled(state: IncidentState, step: Step) -> IncidentState:
     """Fix the time of the first probe when the rest before it begins."""
-    if step.reason == "Recover" and state.next_probe_at is None:
+    if step.rests and state.next_probe_at is None:
         return state.model_copy(update={"next_probe_at": step.recheck_at})
     return state
-
-
-def _told(state: IncidentState, phase: Phase, text: str, now: datetime) -> tuple[TimelineEntry, ...]:
-    return (*state.timeline, TimelineEntry(at=now, phase=phase, text=text))[-TIMELINE_LENGTH:]
-
-
-def note(state: IncidentState, text: str, now: datetime) -> IncidentState:
-    """Add a line to the story without a change of phase."""
-    return state.model_copy(update={"timeline": _told(state, state.phase, text, now)})
 
 
 def heard(state: IncidentState, observed: Observed, now: datetime) -> IncidentState:
@@ -108,7 +82,7 @@ def heard(state: IncidentState, observed: Observed, now: datetime) -> IncidentSt
             "severity": observed.health,
             "reason": observed.reason,
             "message": observed.message,
-            "timeline": _told(state, state.phase, f"now reported {observed.health}", now),
+            "timeline": extended(state, state.phase, f"now reported {observed.health}", now),
         }
     return state.model_copy(update=changes)
 
@@ -128,7 +102,7 @@ def admitted(state: IncidentState, numbers: str, now: datetime) -> IncidentState
         update={
             "admitted": True,
             "admission_numbers": numbers,
-            "timeline": _told(state, state.phase, text, now),
+            "timeline": extended(state, state.phase, text, now),
         }
     )
 
@@ -143,7 +117,7 @@ def after_read(state: IncidentState, reading: Reading, now: datetime) -> Inciden
     lease_moved_at = now if moved else state.lease_moved_at
     fresh = lease_moved_at is not None and now - lease_moved_at <= state.policy.staleness
     bad = reading.health is Health.UNHEALTHY
-    healthy = reading.health is Health.HEALTHY and fresh
+    healthy = reading.health is Health.HEALTHY and fresh and _published(state, reading)
     unchanged = state.healthy_since is not None and not _written(state.observations, reading.observations)
     healthy_since = (state.healthy_since if unchanged else now) if healthy else None
     changes: dict[str, object] = {
@@ -168,7 +142,7 @@ def after_read(state: IncidentState, reading: Reading, now: datetime) -> Inciden
     state = state.model_copy(update=changes)
     if stable(state):
         state = state.model_copy(update={"bad_since": None})  # the next bad word begins anew
-    return _after_pass(state, reading, now)
+    return after_trial_reading(state, reading, now)
 
 
 def _still_said(before: tuple[Observation, ...], now: tuple[Observation, ...]) -> tuple[Observation, ...]:
@@ -183,6 +157,11 @@ def _written(before: tuple[Observation, ...], after: tuple[Observation, ...]) ->
     return any(versions.get(o.source.uid) != o.resource_version for o in before)
 
 
+def _published(state: IncidentState, reading: Reading) -> bool:
+    """Whether the driver still answers for what a soak rests on: a status that nobody keeps up stays as it was."""
+    return state.probe is not ProbeStage.SOAKING or reading.hardware_id == state.hardware_id
+
+
 def _hardware(state: IncidentState, reading: Reading) -> dict[str, object]:
     """Keep the identity that failed; a slice that is away for a moment changes nothing."""
     if reading.hardware_id == UNKNOWN_HARDWARE:
@@ -190,64 +169,6 @@ def _hardware(state: IncidentState, reading: Reading) -> dict[str, object]:
     if state.hardware_id == UNKNOWN_HARDWARE:
         return {"hardware_id": reading.hardware_id, "addressable": reading.hardware_unique}
     return {"addressable": reading.hardware_unique, "swapped": reading.hardware_id != state.hardware_id}
-
-
-def _after_pass(state: IncidentState, reading: Reading, now: datetime) -> IncidentState:
-    """Let a reading after a passed probe, or during a release, confirm it or call it off.
-
-    What was still said when the probe was sent is outvoted by its pass; anything else is news.
-    """
-    if state.release is ReleaseStage.NONE and state.verdict is not Verdict.PASS:
-        return state
-    outvoted = {(o.source.uid, o.digest) for o in state.overruled}
-    news = any(o.health is Health.UNHEALTHY and (o.source.uid, o.digest) not in outvoted for o in reading.observations)
-    if news or (state.swapped and state.release is not ReleaseStage.NONE):
-        return _called_off(state, now, news=news)
-    if state.release is not ReleaseStage.OPENED:
-        return state
-    if state.outcome is Phase.RELEASED and not state.addressable:
-        # Its identity cannot be read just now: the pass stands, the release waits.
-        return state.model_copy(update={"release": ReleaseStage.NONE, "outcome": None})
-    return state.model_copy(update={"release": ReleaseStage.READ})
-
-
-def _called_off(state: IncidentState, now: datetime, *, news: bool) -> IncidentState:
-    """Go back to Quarantined with a longer pause."""
-    attempts = state.attempts + 1
-    changes: dict[str, object] = {
-        "release": ReleaseStage.NONE,
-        "outcome": None,
-        "verdict": None if news else state.verdict,
-        "verified": state.verified or news,
-        "attempts": attempts,
-        "next_probe_at": now + pause_after(state, attempts),
-        "users_at": None,
-        "unsaid": True,
-        "timeline": _told(state, state.phase, "bad news after the probe passed: no release", now),
-    }
-    if state.release is not ReleaseStage.NONE:
-        # A fence that is gone is put back under the next number; one that still stands is made sure of again.
-        gone = state.release in {ReleaseStage.DELETED, ReleaseStage.GONE}
-        changes |= {"fence_allotted": not gone, "fenced_at": None}
-    return state.model_copy(update=changes)
-
-
-def _refused_pause(state: IncidentState) -> timedelta:
-    """Pause before a probe that could not run is tried again: it grows."""
-    return min(RETRY_PROBE * 2.0 ** min(state.refused, 16), max(state.policy.probe.longest, RETRY_PROBE))
-
-
-def pause_after(state: IncidentState, attempts: int) -> timedelta:
-    """Pause before the next probe after so many failed ones: exponential, bounded; a day when all are spent."""
-    probe = state.policy.probe
-    if attempts >= probe.attempts:
-        return REMINDER
-    pause, longest = probe.first.total_seconds(), probe.longest.total_seconds()
-    for _ in range(attempts):
-        if pause >= longest:
-            break  # before the numbers run out
-        pause *= probe.factor
-    return timedelta(seconds=min(pause, longest))
 
 
 def after_fenced(state: IncidentState, fenced: Fenced, now: datetime) -> IncidentState:
@@ -265,7 +186,7 @@ def after_fenced(state: IncidentState, fenced: Fenced, now: datetime) -> Inciden
         return note(lost, f"fence {state.fence_number} was taken away by someone else; it is put back", now)
     fresh = fenced.uid != state.fence_uid
     return state.model_copy(
-        update={"fence_uid": fenced.uid, "fenced_at": now, "unsaid": state.unsaid or fresh}
+        update={"fence_uid": fenced.uid, "fenced_at": now, "ramped_at": None, "unsaid": state.unsaid or fresh}
         # The settle time starts with a fence that stands for the first time.
         | ({} if fresh else {"fenced_at": state.fenced_at or now})
     )
@@ -326,58 +247,6 @@ def after_evicted(state: IncidentState, evicted: Evicted, now: datetime) -> Inci
     return told.model_copy(update={"users": users})
 
 
-def after_probe_started(state: IncidentState, waiting: str, now: datetime) -> IncidentState:
-    """Note that the probe is there, or why it has to wait; waiting uses no attempt."""
-    if waiting:
-        return state.model_copy(
-            update={
-                "next_probe_at": now + _refused_pause(state),
-                "refused": state.refused + 1,
-                "verdict_note": waiting,
-                "users_at": None,
-            }
-        )
-    sent = state.model_copy(update={"probe": ProbeStage.STARTED, "probe_sent_at": now})
-    return note(sent, f"probe {state.probe_number} was sent", now)
-
-
-def after_verdict(state: IncidentState, verdict: ProbeVerdict, now: datetime) -> IncidentState:
-    """Note a verdict; its pod is removed next."""
-    text = ": ".join(part for part in (verdict.cause, verdict.message) if part) or str(verdict.verdict)
-    judged: dict[str, object] = {
-        "probe": ProbeStage.JUDGED,
-        "verdict": verdict.verdict,
-        "verdict_note": text,
-        "probed_version": verdict.resource_version,
-    }
-    if verdict.verdict is not Verdict.PASS:
-        judged["healthy_since"] = None
-    return note(state.model_copy(update=judged), f"probe {state.probe_number}: {verdict.verdict}. {text}", now)
-
-
-def after_probe_stopped(state: IncidentState, now: datetime) -> IncidentState:
-    """Count the attempt and set the time of the next."""
-    changes: dict[str, object] = {"probe": ProbeStage.NONE}
-    if state.verdict is Verdict.FAIL:
-        attempts = state.attempts + 1
-        changes |= {
-            "attempts": attempts,
-            "inconclusive": 0,
-            "refused": 0,
-            "verified": True,
-            "next_probe_at": now + pause_after(state, attempts),
-        }
-    elif state.verdict is Verdict.INCONCLUSIVE:
-        spent = state.inconclusive >= state.policy.probe.inconclusive
-        pause = state.policy.probe.longest if spent else RETRY_PROBE
-        changes |= {"inconclusive": state.inconclusive + 1, "refused": 0, "next_probe_at": now + pause}
-    elif state.verdict is Verdict.WAITING:
-        changes |= {"refused": state.refused + 1, "next_probe_at": now + _refused_pause(state)}
-    elif state.verdict is Verdict.PASS:
-        changes |= {"inconclusive": 0, "refused": 0}
-    return state.model_copy(update=changes)
-
-
 def failed(state: IncidentState, activity: str, reason: str, remedy: str, now: datetime) -> IncidentState:
     """Note a step that failed for good in its time, or an error of our own: a person is told, the fence stays."""
     fault = Ask(reason=reason, remedy=remedy, since=now)
@@ -393,16 +262,6 @@ def worked(state: IncidentState, activity: Activity) -> IncidentState:
     if state.fault is None or proves_little:
         return state
     return state.model_copy(update={"fault": None, "faulty": "", "retrying": False})
-
-
-def after_release_step(state: IncidentState, verb: Verb) -> IncidentState:
-    """Move a release on by one stage."""
-    stages = {
-        Verb.UNLATCH: ReleaseStage.UNLATCHED,
-        Verb.DELETE_FENCE: ReleaseStage.DELETED,
-        Verb.AWAIT_FENCE_GONE: ReleaseStage.GONE,
-    }
-    return state.model_copy(update={"release": stages[verb]})
 
 
 def after_timeout(state: IncidentState, verb: Verb, now: datetime) -> IncidentState:

@@ -2,36 +2,50 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
-from sickbay.model.incident import Ask, IncidentState, ProbeStage, ReleaseStage, UserState, Verdict
+from sickbay.model.base import format_duration
+from sickbay.model.incident import Ask, IncidentState, ProbeStage, Proof, ReleaseStage, Trial, UserState
+from sickbay.model.policy import Expiry, Policy
 from sickbay.model.record import Phase
 from sickbay.policy.evacuate import await_users
+from sickbay.policy.proving import pause_after
 from sickbay.policy.standing import LONGEST_RECHECK, REMINDER, named, stable
 from sickbay.policy.steps import Step, Verb
 
 PATIENCE: Final = 3
-"""Probes in a row that could not run before a person is asked."""
+"""Trials in a row that could not run before a person is asked."""
+
+SHORTEST: Final = timedelta(seconds=1)
+"""Shortest pause between two looks at a device that proves itself."""
+
+
+PHASES: Final = {Trial.PROBE: Phase.PROBING, Trial.CANARY: Phase.CANARY}
+
+
+def remove(state: IncidentState) -> Step:
+    """Take away a trial that has its verdict, or one of an earlier run."""
+    return Step(
+        verb=Verb.STOP_PROBE,
+        phase=Phase.SOAKING if state.proof is Proof.SOAKED else PHASES[state.trial],
+        reason="Judged",
+        message=f"removes {state.trial} {state.probe_number} ({state.verdict_note or 'of an earlier run'})",
+    )
 
 
 def recover(state: IncidentState, now: datetime) -> Step:
-    """Decide for a fenced device that nobody holds: let it rest, probe it, release it."""
+    """Decide for a fenced device that nobody holds: let it rest, probe it, load it, let it soak, release it."""
     if state.probe is ProbeStage.STARTED:
         return Step(
             verb=Verb.AWAIT_PROBE,
-            phase=Phase.PROBING,
-            reason="Probe",
-            message=f"probe {state.probe_number} runs on it",
-            recheck_at=(state.probe_sent_at or now) + state.policy.probe.timeout,
+            phase=PHASES[state.trial],
+            reason="Trial",
+            message=f"{state.trial} {state.probe_number} runs on it",
+            recheck_at=(state.probe_sent_at or now) + lasts(state.policy, state.trial),
         )
-    if state.probe is ProbeStage.JUDGED:
-        return Step(
-            verb=Verb.STOP_PROBE,
-            phase=Phase.PROBING,
-            reason="ProbeJudged",
-            message=f"removes probe {state.probe_number} ({state.verdict_note or 'of an earlier run'})",
-        )
+    if state.probe is ProbeStage.SOAKING:
+        return _soak(state, now)
     # The jobs that were moved are watched until they run again, as long as the policy says; then the device goes on,
     # because it may be the very one they wait for.
     waiting = [u for u in state.users if u.state is UserState.GONE and u.evicted and u.gone_at is not None]
@@ -51,34 +65,96 @@ def recover(state: IncidentState, now: datetime) -> Step:
             recheck_at=now + LONGEST_RECHECK,
             ask=unknown,
         )
-    if state.verdict is Verdict.PASS:
-        return Step(
-            verb=Verb.OPEN_RELEASE,
-            phase=Phase.RELEASING,
-            reason="Passed",
-            message=f"probe {state.probe_number} passed; releases the device",
-            outcome=Phase.RELEASED,
-        )
+    if state.proof is Proof.SOAKED:
+        return _come_back(state)
+    trial = Trial.PROBE if state.proof is Proof.NONE else Trial.CANARY
     # A person who is asked does not stop the trying: it goes on seldom, and ends the asking when it succeeds.
-    ask = _probe_ask(state)
-    due = state.next_probe_at or now + state.policy.probe.first
-    # Fresh Healthy that lasts brings the next attempt forward; it never replaces it.
-    if now < due and not stable(state):
+    ask = _probe_ask(state, now)
+    due = _due(state, trial, now)
+    # Fresh Healthy that lasts brings the next attempt forward; it never replaces it, nor a word from a person.
+    if now < due and (ask is not None or not stable(state)):
         rest = f"tries the device again after attempt {state.attempts}" if state.attempts else "lets the device rest"
+        rest = f"waits to send a {trial}: {state.verdict_note}" if state.refused else rest
         return Step(
             verb=Verb.WAIT,
             phase=Phase.RECOVERING if ask is None else Phase.NEEDS_OPERATOR,
             reason="Recover" if ask is None else ask.reason,
             message=rest if ask is None else ask.remedy,
             recheck_at=due,
+            rests=True,
             ask=ask,
         )
     number = state.probe_number + (state.probe is ProbeStage.NONE)
-    message = f"sends probe {number} to it"
-    return Step(verb=Verb.START_PROBE, phase=Phase.PROBING, reason="Probe", message=message, ask=ask)
+    return Step(
+        verb=Verb.START_PROBE,
+        phase=PHASES[trial],
+        reason="Trial",
+        message=f"sends {trial} {number} to it",
+        trial=trial,
+        ask=ask,
+    )
 
 
-def _probe_ask(state: IncidentState) -> Ask | None:
+def lasts(policy: Policy, trial: Trial) -> timedelta:
+    """Say how long a trial may take to its verdict."""
+    return policy.probe.timeout if trial is Trial.PROBE else policy.canary.timeout
+
+
+def _due(state: IncidentState, trial: Trial, now: datetime) -> datetime:
+    """When the next trial is to be sent: a canary follows its probe at once."""
+    quarantine = state.policy.quarantine
+    rest = REMINDER if state.flaps >= quarantine.flaps else pause_after(state, attempts=0)
+    due = state.next_probe_at or (now if trial is Trial.CANARY else now + rest)
+    expires_at = state.first_bad_at + quarantine.expires
+    untried_since = state.probe_sent_at is None or state.probe_sent_at < expires_at
+    if quarantine.on_expiry is Expiry.PROBE and untried_since:
+        return min(due, expires_at)
+    return due
+
+
+def _soak(state: IncidentState, now: datetime) -> Step:
+    soak, check = state.policy.soak, now + state.policy.soak.check
+    if state.healthy_since is None:
+        message = f"canary {state.probe_number} keeps it busy; waits for a fresh Healthy from it"
+        return Step(verb=Verb.WAIT, phase=Phase.SOAKING, reason="Soak", message=message, recheck_at=check)
+    done_at = state.healthy_since + soak.time
+    message = f"canary {state.probe_number} keeps it busy; soaked at {done_at:%Y-%m-%d %H:%M:%SZ} if it stays well"
+    recheck_at = max(min(check, done_at), now + SHORTEST)
+    return Step(verb=Verb.WAIT, phase=Phase.SOAKING, reason="Soak", message=message, recheck_at=recheck_at)
+
+
+def _come_back(state: IncidentState) -> Step:
+    """Let those in who have opted in, if the policy wants it, and then everybody."""
+    if state.policy.ramp.time:
+        message = "lets in workloads that tolerate sickbay.dev/ramp"
+        return Step(verb=Verb.RAMP, phase=Phase.RAMPING, reason="Soaked", message=message)
+    return _opened("Soaked", f"canary {state.probe_number} passed and soaked; releases the device")
+
+
+def ramp(state: IncidentState, now: datetime) -> Step:
+    """Wait while those who opted in use the device; bad news has already called it off."""
+    ends = (state.ramped_at or now) + state.policy.ramp.time
+    if now < ends:
+        return Step(
+            verb=Verb.WAIT,
+            phase=Phase.RAMPING,
+            reason="Ramp",
+            message="in use by workloads that have opted in, if there are any; then for all",
+            recheck_at=max(min(now + state.policy.ramp.check, ends), now + SHORTEST),
+        )
+    if state.users_at is None:
+        message = "finds out who came"
+        return Step(verb=Verb.LIST_USERS, phase=Phase.RAMPING, reason="Ramped", message=message)
+    came = [u for u in state.users if u.state.holds]
+    message = f"{named(came)} took it and nothing bad was said" if came else "nobody took it, and nothing bad was said"
+    return _opened("Ramped", f"{message}; releases the device")
+
+
+def _opened(reason: str, message: str) -> Step:
+    return Step(verb=Verb.OPEN_RELEASE, phase=Phase.RELEASING, reason=reason, message=message, outcome=Phase.RELEASED)
+
+
+def _probe_ask(state: IncidentState, now: datetime) -> Ask | None:
     if state.attempts >= state.policy.probe.attempts:
         return Ask(
             reason="ProbesFailed",
@@ -90,7 +166,24 @@ def _probe_ask(state: IncidentState) -> Ask | None:
             remedy=f"{state.inconclusive} probes in a row proved nothing ({state.verdict_note}); see why",
         )
     if state.refused > PATIENCE:
-        return Ask(reason="ProbeCannotRun", remedy=f"no probe could run: {state.verdict_note}; see why")
+        return Ask(reason="ProbeCannotRun", remedy=f"no {state.trial} could run: {state.verdict_note}; see why")
+    return _quarantine_ask(state, now)
+
+
+def _quarantine_ask(state: IncidentState, now: datetime) -> Ask | None:
+    quarantine = state.policy.quarantine
+    if state.flaps >= quarantine.flaps:
+        return Ask(
+            reason="Flapping",
+            remedy=f"the device was released {state.flaps} times within {format_duration(quarantine.window)} and "
+            "failed again each time; repair or replace it: it stays fenced, and is tried daily",
+        )
+    if quarantine.on_expiry is Expiry.ESCALATE and now >= state.first_bad_at + quarantine.expires:
+        return Ask(
+            reason="QuarantineExpired",
+            remedy=f"the device has been bad for {format_duration(quarantine.expires)}; repair or replace it: it stays "
+            "fenced, and is tried again",
+        )
     return None
 
 

@@ -18,11 +18,16 @@ LONGEST_RECHECK: Final = timedelta(minutes=10)
 """Bound of the growing pause between live reads of a device in doubt."""
 
 
-def stable(state: IncidentState) -> bool:
+def lasted(state: IncidentState, time: timedelta) -> bool:
     """Healthy counts only fresh, and only from reading to reading: nothing is known of the time since the last one."""
     if state.healthy_since is None or state.read_at is None:
         return False
-    return state.read_at - state.healthy_since >= state.policy.stable
+    return state.read_at - state.healthy_since >= time
+
+
+def stable(state: IncidentState) -> bool:
+    """Whether Healthy has lasted for as long as it must to count."""
+    return lasted(state, state.policy.stable)
 
 
 def free(state: IncidentState, now: datetime) -> bool:

@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from sickbay.model.base import Payload
-from sickbay.model.incident import Ask, User
+from sickbay.model.incident import Ask, Trial, User
 from sickbay.model.record import Phase
 
 
@@ -22,6 +22,7 @@ class Verb(StrEnum):
     START_PROBE = "StartProbe"
     AWAIT_PROBE = "AwaitProbe"
     STOP_PROBE = "StopProbe"
+    RAMP = "Ramp"
     OPEN_RELEASE = "OpenRelease"
     """A decision alone: it takes a number and the phase Releasing."""
     UNLATCH = "Unlatch"
@@ -46,6 +47,8 @@ class Step(Payload):
         message: for people: what is done or waited for, and why.
         recheck_at: when to decide again at the latest; None: only when something is said or the verb is done.
         user: whom to evict.
+        trial: with StartProbe, which.
+        rests: the next trial is due at `recheck_at`.
         ask: what a person is asked meanwhile.
         outcome: with OpenRelease, how the incident is to end.
     """
@@ -56,5 +59,7 @@ class Step(Payload):
     message: str
     recheck_at: datetime | None = None
     user: User | None = None
+    trial: Trial = Trial.PROBE
+    rests: bool = False
     ask: Ask | None = None
     outcome: Phase | None = None

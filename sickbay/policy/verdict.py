@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
@@ -11,8 +12,12 @@ from typing import Final
 from sickbay.model.base import tamed
 from sickbay.model.contracts import ProbeVerdict
 from sickbay.model.device import UNKNOWN_HARDWARE, DeviceKey
-from sickbay.model.incident import Verdict
+from sickbay.model.incident import Trial, Verdict
 from sickbay.model.observation import Health
+from sickbay.model.policy import Probe
+
+BUSY: Final = "Busy"
+"""Cause: somebody else came to hold the device. Nobody is harmed for it: the trial ends."""
 
 PATIENCE: Final = timedelta(seconds=30)
 """How long a probe may be pending before what keeps it from running counts: the scheduler's view of a device that was
@@ -47,6 +52,8 @@ class ProbeFacts:
         exit_code: of its container; None while it has not ended.
         message: termination message, untrusted.
         health: of the pod's own entry for the device; None without one.
+        ready: of its container.
+        other: who else holds the device, but for observers; ``""`` if nobody does.
     """
 
     there: bool = True
@@ -61,19 +68,26 @@ class ProbeFacts:
     exit_code: int | None = None
     message: str = ""
     health: Health | None = None
+    ready: bool = False
+    other: str = ""
 
 
-def judge(facts: ProbeFacts, device: DeviceKey, hardware_id: str) -> ProbeVerdict | None:
-    """Judge a probe of this device.
+def judge(facts: ProbeFacts, device: DeviceKey, hardware_id: str, trial: Trial = Trial.PROBE) -> ProbeVerdict | None:
+    """Judge a trial of this device.
 
     Pass and fail need proof of which device was tried: the claim's only result is this device, and the probe itself
     names the hardware. An exit code alone proves nothing.
+
+    A canary passes by being Ready, which says that its load has: it holds exactly this device, that its claim selected
+    by the identity. It does not end by itself, but for a load that failed.
 
     Returns:
         The verdict, or None while it runs.
     """
     if not facts.there:
-        return _inconclusive("ProbeGone", "the probe's pod was deleted before it had a verdict")
+        return _inconclusive("ProbeGone", "its pod was deleted before it had a verdict")
+    if facts.other:
+        return _inconclusive(BUSY, f"{facts.other} has come to hold the device too")
     if facts.held and facts.held != ((device.driver, device.pool, device.device),):
         return _inconclusive("OtherDevice", f"the probe was given {_listed(facts.held)}")
     if facts.held and facts.health is Health.UNHEALTHY:
@@ -84,8 +98,26 @@ def judge(facts: ProbeFacts, device: DeviceKey, hardware_id: str) -> ProbeVerdic
     if facts.failure:
         return _inconclusive(_cause(facts.failure), facts.detail)
     if facts.exit_code is not None:
-        return _ended(facts, hardware_id)
+        return _ended(facts, hardware_id, trial)
+    if trial is Trial.CANARY and facts.ready and facts.held and facts.node_ready and not facts.deleted:
+        return ProbeVerdict(verdict=Verdict.PASS, cause="LoadPassed", message="the canary's load passed")
     return _unfinished(facts)
+
+
+def no_room(pending: Sequence[timedelta], there: int, settings: Probe) -> str:
+    """Say why no further trial may be sent to any device now, ``""`` if one may.
+
+    Args:
+        pending: ages of those trials that do not run yet.
+        there: all trials of the cluster.
+        settings: the limits.
+    """
+    stuck = sum(age >= PATIENCE for age in pending)
+    if stuck >= settings.stuck:
+        return f"{stuck} probes of the cluster cannot start: see why; no further ones are sent"
+    if there >= settings.at_once:
+        return f"{there} probes are under way in the cluster, and the policy's probe.atOnce is {settings.at_once}"
+    return ""
 
 
 def _unfinished(facts: ProbeFacts) -> ProbeVerdict | None:
@@ -103,17 +135,19 @@ def _unfinished(facts: ProbeFacts) -> ProbeVerdict | None:
     return _waiting(_cause(facts.blocked), facts.detail) if facts.blocked else None
 
 
-def _ended(facts: ProbeFacts, hardware_id: str) -> ProbeVerdict:
+def _ended(facts: ProbeFacts, hardware_id: str, trial: Trial) -> ProbeVerdict:
     told = parse_told(facts.message)
     if told is None:
         ended = f"exit code {facts.exit_code}, message {facts.message!r}" if facts.message else "no message"
-        return _inconclusive("NoVerdict", f"the probe's message is not a verdict: {ended}")
+        return _inconclusive("NoVerdict", f"its message is not a verdict: {ended}")
     if not facts.held:
         return _inconclusive("NotAllocated", "the probe's claim holds no device")
     if hardware_id == UNKNOWN_HARDWARE or told.device != hardware_id:
         return _inconclusive("OtherDevice", f"the probe tried {told.device!r}, not {hardware_id!r}")
     if not told.passed:
         return ProbeVerdict(verdict=Verdict.FAIL, cause="ProbeFailed", message="the probe found the device bad")
+    if trial is Trial.CANARY:
+        return _inconclusive("CanaryEnded", "the canary ended by itself: it is to keep the device busy until deleted")
     if facts.exit_code != 0:
         return _inconclusive("Contradiction", f"the probe says pass and exits with {facts.exit_code}")
     return ProbeVerdict(verdict=Verdict.PASS, cause="ProbePassed", message=f"the probe passed on {tamed(told.device)}")

@@ -18,8 +18,17 @@ import structlog
 from structlog.contextvars import bound_contextvars
 from structlog.typing import Processor
 
-NOISY: Final = {"aiohttp.access": logging.WARNING, "asyncio": logging.WARNING, "temporalio.worker": logging.WARNING}
-"""Loggers of libraries that say at INFO what we say ourselves, or nothing of use."""
+from sickbay.model.trace import trace_id
+from sickbay.telemetry import tracing
+
+NOISY: Final = {
+    "aiohttp.access": logging.WARNING,
+    "asyncio": logging.WARNING,
+    "opentelemetry": logging.CRITICAL,
+    "temporalio.worker": logging.WARNING,
+    "urllib3": logging.ERROR,
+}
+"""Loggers of libraries that say what we say ourselves, or nothing of use."""
 
 
 class Level(StrEnum):
@@ -54,6 +63,7 @@ def configure(level: Level = Level.INFO, style: Format | None = None, stream: Te
         structlog.stdlib.add_log_level,
         structlog.stdlib.ExtraAdder(allow=("temporal_workflow", "temporal_activity")),
         _flattened,
+        _traced,
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="timestamp"),
     ]
     handler = logging.StreamHandler(stream)
@@ -111,6 +121,19 @@ def _flattened(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMa
             if "activity_type" in details:
                 event.setdefault("activity", details["activity_type"])
                 event.setdefault("attempt", details.get("attempt", 0))
+    return event
+
+
+def _traced(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Name the trace of what is logged, while traces are exported: of what is under way, or of the incident."""
+    if not tracing.active():
+        return event
+    if ids := tracing.current_ids():
+        event["trace_id"], event["span_id"] = ids
+        return event
+    incident = event.get("incident") or event.get("workflow")
+    if isinstance(incident, str) and incident:
+        event["trace_id"] = trace_id(incident)
     return event
 
 

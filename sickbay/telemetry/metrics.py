@@ -55,6 +55,29 @@ class Started(StrEnum):
     UNAVAILABLE = "Unavailable"
 
 
+class Verb(StrEnum):
+    """Method of a request to the API server."""
+
+    GET = "GET"
+    POST = "POST"
+    PUT = "PUT"
+    PATCH = "PATCH"
+    DELETE = "DELETE"
+    WATCH = "WATCH"
+    """A GET that goes on; counted when it is refused or breaks off."""
+
+
+class Migrated(StrEnum):
+    """How far a pod came that Sickbay evicted."""
+
+    EVICTED = "Evicted"
+    """The eviction was accepted."""
+    GONE = "Gone"
+    """It holds the device no longer."""
+    REPLACED = "Replaced"
+    """Its owner runs Ready on another device, or has completed: the migration succeeded."""
+
+
 class Ending(StrEnum):
     """How one attempt of an activity ended."""
 
@@ -101,6 +124,12 @@ _ERRORS: Final = tuple(
     name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, SickbayError)
 )
 
+
+_API_OUTCOMES: Final = ("Ok", *_ERRORS)
+_TEMPORAL_OUTCOMES: Final = ("Ok", "NotFound", "TemporalUnavailable", "TemporalRefused")
+
+SLOW: Final = (10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 43200.0, 86400.0, 259200.0, 604800.0)
+"""From ten seconds to a week."""
 
 FAST: Final = (0.005, 0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.6, 1.25, 2.5, 5.0, 10.0, 20.0, 60.0)
 
@@ -157,10 +186,50 @@ ERRORS = Spec(
     {"error": (*_ERRORS, OTHER)},
 )
 TEMPORAL_UP = Spec("sickbay_temporal_up", "1 while Temporal answers.", {})
+UNKNOWN = Spec("sickbay_unknown_devices", "Devices that are reported on and whose health is Unknown now.", {})
+UNKNOWN_TIME = Spec(
+    "sickbay_unknown_device_seconds_total",
+    "Time that devices spent Unknown, summed over devices; counted by the active watcher.",
+    {},
+)
+LAG = Spec(
+    "sickbay_watch_lag_seconds",
+    "From a change of a device, heard by the active watcher, to its being worked on.",
+    {},
+    FAST,
+)
+FENCED_TIME = Spec(
+    "sickbay_fenced_device_seconds_total",
+    "Time that devices stood behind a fence of ours, summed over devices, by phase; counted by the active watcher.",
+    _of(phase=Phase),
+)
+QUARANTINE = Spec(
+    "sickbay_quarantine_seconds",
+    "From an incident's admission, with which its fence goes up, to its end, by how it ended.",
+    {"outcome": tuple(phase for phase in Phase if phase.final)},
+    SLOW,
+)
+FALSE_QUARANTINES = Spec(
+    "sickbay_false_quarantines_total", "Incidents that ended Cleared after a fence: nothing bad was ever read live.", {}
+)
+MIGRATIONS = Spec("sickbay_migrations_total", "Pods that Sickbay evicted, by how far they came.", _of(stage=Migrated))
+API_CALLS = Spec(
+    "sickbay_api_requests_total",
+    "Requests to the API server, by verb and by Ok or the class of the error.",
+    {"verb": tuple(Verb), "outcome": (*_API_OUTCOMES, OTHER)},
+)
+API_TIME = Spec("sickbay_api_request_seconds", "How long requests to the API server took.", _of(verb=Verb), FAST)
+TEMPORAL_CALLS = Spec(
+    "sickbay_temporal_calls_total",
+    "Calls of Temporal but for those of its workers, by Ok or the class of the error.",
+    {"outcome": _TEMPORAL_OUTCOMES},
+)
+SPANS_LOST = Spec("sickbay_spans_lost_total", "Spans that were given up: the collector was away or too slow.", {})
 
 ALL: Final = (
     STATUS_AGE, STALENESS, FENCED, OPENED, ADMISSIONS, RECORDS, REFUSED, STARTS, UNPARSED, PLUGIN, LEADING, ALERTS,
-    STANDING, PHASES, VERDICTS, EVICTIONS, ATTEMPTS, ATTEMPT_TIME, ERRORS, TEMPORAL_UP,
+    STANDING, PHASES, VERDICTS, EVICTIONS, ATTEMPTS, ATTEMPT_TIME, ERRORS, TEMPORAL_UP, UNKNOWN, UNKNOWN_TIME, LAG,
+    FENCED_TIME, QUARANTINE, FALSE_QUARANTINES, MIGRATIONS, API_CALLS, API_TIME, TEMPORAL_CALLS, SPANS_LOST,
 )  # fmt: skip
 
 
@@ -173,19 +242,21 @@ class _Series:
         self._metric: Counter | Gauge | Histogram
         if spec.kind == "histogram":
             self._metric = Histogram(spec.name, spec.help, names, buckets=spec.buckets, registry=registry)
-            return
-        self._metric = (Counter if spec.kind == "counter" else Gauge)(spec.name, spec.help, names, registry=registry)
+        elif spec.kind == "counter":
+            self._metric = Counter(spec.name, spec.help, names, registry=registry)
+        else:
+            self._metric = Gauge(spec.name, spec.help, names, registry=registry)
         self._met: set[str] = set()
         # A series that exists from the start is 0 before its first event, which rate() and alerts need.
         if names:
             for values in itertools.product(*spec.labels.values()):
                 self._metric.labels(*values)
 
-    def add(self, *values: str) -> None:
-        """Count one."""
+    def add(self, *values: str, by: float = 1) -> None:
+        """Count one, or so many."""
         metric = self._at(values)
         assert isinstance(metric, Counter)
-        metric.inc()
+        metric.inc(by)
 
     def put(self, number: float, *values: str) -> None:
         """Set a gauge."""
@@ -275,6 +346,19 @@ class Metrics:
         """Count a device-plugin entry by its `Health`."""
         self._of[PLUGIN].add(health)
 
+    def unknown(self, devices: int, seconds: float) -> None:
+        """Set how many devices are Unknown, and count the seconds that have passed for them; 0 if another counts."""
+        self._of[UNKNOWN].put(devices)
+        self._of[UNKNOWN_TIME].add(by=devices * seconds)
+
+    def fenced_time(self, phase: str, seconds: float) -> None:
+        """Count device-seconds behind fences, by `Phase`."""
+        self._of[FENCED_TIME].add(phase, by=seconds)
+
+    def lag(self, seconds: float) -> None:
+        """Note how long a device waited for its turn."""
+        self._of[LAG].observe(seconds)
+
     def leading(self, yes: bool) -> None:  # noqa: FBT001 - the value of a gauge
         """Say whether this process is the active watcher."""
         self._of[LEADING].put(yes)
@@ -299,6 +383,16 @@ class Metrics:
         """Count an eviction by its `EvictionOutcome`."""
         self._of[EVICTIONS].add(outcome)
 
+    def ended(self, outcome: str, quarantined: float) -> None:
+        """Note the end of an incident that was admitted: its final `Phase`, and after how many seconds."""
+        self._of[QUARANTINE].observe(quarantined, outcome)
+        if outcome == Phase.CLEARED:
+            self._of[FALSE_QUARANTINES].add()
+
+    def migrated(self, stage: str) -> None:
+        """Count a pod that came to a `Migrated`."""
+        self._of[MIGRATIONS].add(stage)
+
     def activity(self, activity: str, ending: str, seconds: float) -> None:
         """Count one attempt of an `Activity` by its `Ending`, and note how long it took."""
         self._of[ATTEMPTS].add(activity, ending)
@@ -309,6 +403,19 @@ class Metrics:
     def error(self, error: BaseException) -> None:
         """Count an error by its class in the project's own tree."""
         self._of[ERRORS].add(type(error).__name__ if isinstance(error, SickbayError) else OTHER)
+
+    def api(self, verb: str, outcome: str, seconds: float) -> None:
+        """Count a request to the API server, and note how long it took."""
+        self._of[API_CALLS].add(verb, outcome)
+        self._of[API_TIME].observe(seconds, verb)
+
+    def temporal_call(self, outcome: str) -> None:
+        """Count a call of Temporal."""
+        self._of[TEMPORAL_CALLS].add(outcome)
+
+    def spans_lost(self, count: int) -> None:
+        """Count spans that were given up; called from any thread."""
+        self._of[SPANS_LOST].add(by=count)
 
     def temporal(self, up: bool) -> None:  # noqa: FBT001 - the value of a gauge
         """Say whether Temporal answers."""

@@ -23,6 +23,7 @@ from sickbay.model.device import DeviceKey
 from sickbay.model.policy import Policy
 from sickbay.model.record import Record
 from sickbay.policy.opening import incident_state, run_again
+from sickbay.telemetry import tracing
 from sickbay.telemetry.alert import Alert
 from sickbay.telemetry.metrics import Metrics, Started
 from sickbay.temporal import Described, Standing, StartOutcome, Temporal
@@ -220,11 +221,14 @@ class Caretaker:
         return _about(LOOK)
 
     async def _start(self, record: Record) -> None:
-        try:
-            outcome = await self._temporal.start_incident(incident_state(record, self._policy))
-        except TemporalUnavailable:
-            self._metrics.started(Started.UNAVAILABLE)
-            raise
+        with tracing.part("start workflow", record.spec.incident, run=record.spec.run) as part:
+            try:
+                outcome = await self._temporal.start_incident(incident_state(record, self._policy))
+            except TemporalUnavailable:
+                part.drop()  # it is tried again every second
+                self._metrics.started(Started.UNAVAILABLE)
+                raise
+            part.note(outcome=outcome)
         self._metrics.started(Started.STARTED if outcome is StartOutcome.STARTED else Started.ALREADY_RUNNING)
         log.info("incident_started", incident=record.spec.incident, run=record.spec.run, outcome=outcome)
 

@@ -22,6 +22,7 @@ from sickbay.policy.detect import Action, Decision, decide
 from sickbay.policy.evidence import Track
 from sickbay.policy.guard import Candidate, Ruling
 from sickbay.policy.opening import Standing, admission_of, admitted_now, opened, raised
+from sickbay.telemetry import tracing
 from sickbay.telemetry.metrics import Metrics
 from sickbay.watch.caretaker import Caretaker
 from sickbay.watch.directory import Directory
@@ -133,7 +134,8 @@ class Leader:
             before,
             first_fence=1 + max((f.number for f in fences.values()), default=0),
         )
-        record = await self._writer.write(device, before, spec)
+        with tracing.part("record", spec.incident, reason=spec.reason, admission=admission.state) as part:
+            record = await self._writer.open(device, before, spec, part)
         if record is None:
             self._room.withdraw(device)
             return AT_ONCE
@@ -157,6 +159,8 @@ class Leader:
         if self._cared_for.get(device) != record.spec.incident:
             self._cared_for[device] = record.spec.incident
             self._caretaker.look(device)
+            if record.status.incident != record.spec.incident:
+                tracing.begin_story(record)  # whoever wrote it may not have come to tell so
         decision = self._decide(device, record)
         if decision.action is Action.RAISE:
             return await self._raise(device, record, decision)
@@ -178,9 +182,10 @@ class Leader:
         admission = record.spec.admission
         if not record.admitted:
             admission = self._admission(decision, track, record)
-        written = await self._writer.write(
-            device, record, raised(decision, admission, self._standing(decision, track), record)
-        )
+        with tracing.part("raise", record.spec.incident, why=decision.message, admission=admission.state):
+            written = await self._writer.write(
+                device, record, raised(decision, admission, self._standing(decision, track), record)
+            )
         if written is None:
             self._room.withdraw(device)
             return AT_ONCE
@@ -197,7 +202,8 @@ class Leader:
         if not await self._office.may_act():
             return WHILE_PAUSED  # the promise stands
         admission = admission_of(ruling.state, ruling.by, ruling.numbers, self._now())
-        written = await self._writer.write(device, record, admitted_now(record, admission, self._office.term))
+        with tracing.part("admit", record.spec.incident, admission=ruling.state, numbers=ruling.numbers):
+            written = await self._writer.write(device, record, admitted_now(record, admission, self._office.term))
         if written is None:
             self._room.withdraw(device)
             return AT_ONCE
@@ -245,7 +251,7 @@ class Leader:
         fence = self._books.fences(spec.key).get(known.name)
         if fence is None or fence.uid != known.uid or fence.terminating:
             return True
-        return not any(fence.matches(spec.key, spec.incident, shadow=shadow) for shadow in (False, True))
+        return not any(fence.matches(spec.key, spec.incident, shadow=shadow, ramping=True) for shadow in (False, True))
 
     async def _tell_lost(self, device: DeviceKey, record: Record) -> None:
         """Find out live whether the fence is lost, for a release deletes fences too and two watches race; tell once."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Hashable
 from datetime import timedelta
 from typing import Final, Generic, TypeVar
@@ -37,6 +38,7 @@ class KeyedQueue(Generic[K]):
         workers: int,
         failed: Callable[[K, errors.SickbayError], None] = lambda _, __: None,
         idle: asyncio.Event | None = None,
+        lag: Callable[[float], None] = lambda _: None,
     ) -> None:
         """Prepare; `serve` does the work.
 
@@ -44,6 +46,7 @@ class KeyedQueue(Generic[K]):
             run: does the work of one key; says after what time it wants to look at it again, if by itself.
             workers: keys at once.
             failed: told each error of our tree; the key is tried again. Any other error ends `serve`.
+            lag: told the seconds that each key waited for a worker.
             idle: set while nothing waits for a worker, and for `LULL` has not; what runs may hang, and does not count.
         """
         self._run = run
@@ -53,7 +56,8 @@ class KeyedQueue(Generic[K]):
         self._idle.set()
         self._lull: asyncio.TimerHandle | None = None
         self._queue: asyncio.Queue[K] = asyncio.Queue()
-        self._waiting: set[K] = set()
+        self._lag = lag
+        self._waiting: dict[K, float] = {}
         self._running: set[K] = set()
         self._again: set[K] = set()
         self._pauses: dict[K, timedelta] = {}
@@ -65,7 +69,7 @@ class KeyedQueue(Generic[K]):
             self._again.add(key)
         elif key not in self._waiting:
             self._busy()
-            self._waiting.add(key)
+            self._waiting[key] = time.monotonic()
             self._queue.put_nowait(key)
 
     def add_after(self, key: K, pause: timedelta) -> None:
@@ -97,7 +101,7 @@ class KeyedQueue(Generic[K]):
     async def _work(self) -> None:
         while True:
             key = await self._queue.get()
-            self._waiting.discard(key)
+            self._lag(time.monotonic() - self._waiting.pop(key))
             self._running.add(key)
             if not self._waiting:
                 self._lull = asyncio.get_running_loop().call_later(LULL.total_seconds(), self._idle.set)

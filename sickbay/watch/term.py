@@ -97,7 +97,7 @@ class Term:
             utc_now,
         )
         self._queue: KeyedQueue[DeviceKey] = KeyedQueue(
-            self._leader.process, workers=WORKERS, failed=self._failed, idle=self._calm
+            self._leader.process, workers=WORKERS, failed=self._failed, idle=self._calm, lag=metrics.lag
         )
         self._housekeeping = Housekeeping(self._directory, parts.records, parts.memory, office, policy, utc_now)
 

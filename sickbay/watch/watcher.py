@@ -21,7 +21,7 @@ from k8s.gateway import Gateway
 from k8s.install import LEADER_LEASE
 from k8s.records import Records
 from sickbay.model.policy import Mode, Policy
-from sickbay.model.record import AdmissionState
+from sickbay.model.record import AdmissionState, Phase
 from sickbay.telemetry.alert import Alert
 from sickbay.telemetry.metrics import Metrics
 from sickbay.temporal import Temporal
@@ -176,8 +176,10 @@ class Watcher:
 
     async def _tick(self) -> None:
         """Let time pass: Leases age, gauges move."""
+        last = self._clock()
         while True:
             await asyncio.sleep(TICK.total_seconds())
+            last, passed = self._clock(), self._clock() - last
             directory = self._copy.directory
             self._copy.check()
             if not self._copy.missing:
@@ -199,6 +201,11 @@ class Watcher:
                 counts[record.spec.admission.state] += 1
             for state, count in counts.items():
                 self._meter.records(state, count)
+            self._meter.unknown(len(directory.doubted), passed if self.acting else 0)
+            for device in directory.books.fenced_devices if self.acting else ():
+                known = directory.books.record(device)
+                told = known is not None and known.status.incident == known.spec.incident
+                self._meter.fenced_time((known.status.phase if known and told else None) or Phase.QUARANTINED, passed)
 
 
 async def first(stop: asyncio.Event, what: Awaitable[Any]) -> bool:

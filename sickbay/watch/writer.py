@@ -14,6 +14,7 @@ from sickbay.model.device import DeviceKey
 from sickbay.model.policy import Mode, Policy
 from sickbay.model.record import Record, RecordSpec
 from sickbay.policy.opening import target_of
+from sickbay.telemetry import tracing
 from sickbay.telemetry.alert import Alert
 from sickbay.telemetry.metrics import Metrics, Refusal
 from sickbay.watch.alerts import Alerts
@@ -72,6 +73,25 @@ class Writer:
         self._directory.books.take(record)
         return record
 
+    async def open(
+        self, device: DeviceKey, before: Record | None, spec: RecordSpec, part: tracing.Part
+    ) -> Record | None:
+        """Write the record of a new incident, and tell how its story begins.
+
+        Nothing is told of an incident that did not come to be; of one of which that is not known, whoever finds it.
+
+        Returns and raises as `write`.
+        """
+        record = None
+        try:
+            record = await self.write(device, before, spec)
+        finally:
+            if record is None:
+                part.drop()
+        if record is not None:
+            tracing.begin_story(record)
+        return record
+
     async def reread(self, device: DeviceKey) -> Record | None:
         """Read a device's record live into the books; None if there is none, or none that can be read."""
         books = self._directory.books
@@ -103,18 +123,21 @@ class Writer:
         spec = record.spec
         if spec.policy_hash not in {"", self._policy.digest}:
             return None
-        try:
-            placed = await self._fences.put(
-                spec.key,
-                spec.first_fence,
-                incident=spec.incident,
-                effect_key=target_of(record).effect_key("fence", spec.first_fence),
-                shadow=self._policy.mode is Mode.SHADOW,
-                term=self._office.term,
-            )
-        except errors.SickbayError as error:
-            self._refused(error, spec.incident)
-            raise
+        with tracing.part("fence", spec.incident, fence=spec.key.numbered(spec.first_fence), waited=waited) as part:
+            try:
+                placed = await self._fences.put(
+                    spec.key,
+                    spec.first_fence,
+                    incident=spec.incident,
+                    effect_key=target_of(record).effect_key("fence", spec.first_fence),
+                    shadow=self._policy.mode is Mode.SHADOW,
+                    term=self._office.term,
+                )
+            except errors.SickbayError as error:
+                part.failed(error)
+                self._refused(error, spec.incident)
+                raise
+            part.note(created=placed.created)
         self._directory.books.take_fence(placed.fence)
         if not placed.matches:
             self._alerts.begin(Alert.FENCE_MISMATCHED, placed.fence.name, incident=spec.incident)

@@ -90,12 +90,13 @@ async def open_incident(sickbay: Installation, device: DeviceKey, node: str, pod
     spec = record_spec(device, term=await sickbay.term(), node=node, sources=sources)
     claims, slices = ClaimLister(gateway, spacing=AT_ONCE), SliceLister(gateway, spacing=AT_ONCE)
     users, slots = UserLists(gateway, claims), EvictionSlots(gateway)
+    probes = Probes(gateway, claims, slices)
     return Incident(
         gateway=gateway,
         record=await records.create(device, spec),
-        reading=ReadingActivities(records, Readings(gateway, claims, slices)),
+        reading=ReadingActivities(records, Readings(gateway, claims, slices), probes),
         users=UserActivities(records, users, slots),
         eviction=EvictionActivities(gateway, records, users, slots),
-        probe=ProbeActivities(records, Probes(gateway, claims, slices)),
+        probe=ProbeActivities(records, probes),
         slots=slots,
     )

@@ -34,7 +34,17 @@ POLICY: Final[Mapping[str, Any]] = {
     "settle": "1s",
     "guard": {"share": 1, "floor": 1, "ceiling": 1000, "perMinute": 10000},
     "migration": {"atOnce": 100, "replacement": "30s"},
-    "probe": {"first": "1s", "factor": 1, "longest": "2s", "timeout": "60s", "attempts": 100},
+    "probe": {
+        "first": "1s",
+        "factor": 1,
+        "longest": "2s",
+        "timeout": "60s",
+        "attempts": 100,
+        "atOnce": 1000,
+        "stuck": 1000,
+    },
+    "soak": {"time": "1s", "check": "1s"},
+    "ramp": {"time": "1s", "check": "1s"},
 }
 """Incidents end in seconds, and nobody is held back."""
 

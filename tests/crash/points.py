@@ -69,6 +69,15 @@ def _says(phase: str) -> Effect:
     return Effect(f"status {phase}", "PATCH", "/devicequarantines/{record}/status$", body)
 
 
+def _keyed(part: str) -> Callable[[dict[str, Any]], bool]:
+    """Tell by its effect key what a request is for."""
+
+    def body(body: dict[str, Any]) -> bool:
+        return part in body["metadata"].get("annotations", {}).get("sickbay.dev/effect", "")
+
+    return body
+
+
 FENCE: Final = Effect("fence", "POST", "/devicetaintrules$")
 
 VERIFICATION: Final = Effect("verification", "GET", "/devicequarantines/{record}$")
@@ -88,8 +97,15 @@ EFFECTS: Final = (
     Effect("probe's pod", "POST", "/namespaces/sickbay-probe/pods$"),
     PROBE_REMOVED,
     Effect("probe's claim deleted", "DELETE", "/namespaces/sickbay-probe/resourceclaims/{record}-"),
+    _says("Canary"),
+    Effect("canary's claim", "POST", "/namespaces/sickbay-probe/resourceclaims$", _keyed("/canary-claim/")),
+    Effect("canary's pod", "POST", "/namespaces/sickbay-probe/pods$", _keyed("/canary/")),
+    _says("Soaking"),
+    Effect("canary's pod deleted", "DELETE", "/namespaces/sickbay-probe/pods/{record}-2$"),
+    _says("Ramping"),
+    Effect("fence ramped", "PATCH", "/devicetaintrules/{record}-", _keyed("/ramp/")),
     _says("Releasing"),
-    Effect("fence unlatched", "PATCH", "/devicetaintrules/{record}-"),
+    Effect("fence unlatched", "PATCH", "/devicetaintrules/{record}-", _keyed("/unlatch")),
     Effect("fence deleted", "DELETE", "/devicetaintrules/{record}-"),
     _says("Released"),
     Effect("record let go", "PATCH", "/devicequarantines/{record}$", lambda body: "finalizers" in body["metadata"]),

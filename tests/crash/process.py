@@ -59,6 +59,11 @@ class Sickbay:
         """Wait until it says that nothing is missing, or nothing but these."""
         await self._sickbay.ready(but=but, within=_PATIENCE)
 
+    @property
+    def health(self) -> str:
+        """Address of its health endpoints and metrics."""
+        return self._sickbay.health
+
     def check(self) -> None:
         """Make sure that it has not ended by itself."""
         assert self._process.running, f"sickbay run ended: {self._process.log.read_text(encoding='utf-8')[-2000:]}"

@@ -156,7 +156,7 @@ async def test_it_acts_by_a_mounted_kubeconfig(buildah: Buildah, container: str,
         assert {mount["target"] for mount in told["volumes"]} == set(mounted)
         address = f"127.0.0.1:{free_ports(1)[0]}"
         here = {"SICKBAY_TEMPORAL_ADDRESS": lab.temporal.address, "SICKBAY_LISTEN": address}
-        variables = {**told["environment"], **here, "OTEL_EXPORTER_OTLP_ENDPOINT": ""}
+        variables = {**told["environment"], **here, "SICKBAY_OTLP_ENDPOINT": ""}
         process = await Process.start(
             "image",
             [

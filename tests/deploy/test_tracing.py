@@ -119,7 +119,7 @@ def spans(trace: str, names: Iterable[str]) -> dict[str, object]:
 
 async def test_a_trace_goes_through_the_collector_to_jaeger(chain: Chain) -> None:
     """Sent to where the compose file has Sickbay send it, and asked for by its id where a person looks."""
-    endpoint = compose.environment("sickbay")["OTEL_EXPORTER_OTLP_ENDPOINT"]
+    endpoint = compose.environment("sickbay")["SICKBAY_OTLP_ENDPOINT"]
     port = int(endpoint.rpartition(":")[2])
     trace, names = secrets.token_hex(16), ["first bad observation", "fence", "release"]
     async with aiohttp.ClientSession() as session:

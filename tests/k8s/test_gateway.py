@@ -14,11 +14,15 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 from kubernetes.aio.config import incluster_config
+from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 from k8s import credentials, resources
 from k8s.gateway import MERGE_PATCH, Gateway, decode, error_from, stream_error
 from k8s.lab.lab import Lab, default_account
 from sickbay import errors
+from sickbay.telemetry import tracing
+from sickbay.telemetry.exporting import exporting
+from tests.collector import collecting, told
 from tests.k8s.scripted import cut, says, scripted, serving, silence, status, streams
 
 
@@ -93,6 +97,48 @@ async def test_no_answer_is_unavailable(tmp_path: Path) -> None:
             await gateway.request("GET", "/x")
         with pytest.raises(errors.ClusterUnavailable):
             _ = [line async for line in gateway.stream("/x", {}, idle=1)]
+
+
+async def test_each_request_is_told_by_how_it_ended(tmp_path: Path) -> None:
+    """Verb, Ok or the class of the error, and how long it took; a request that nobody waits for any more is none."""
+    heard: list[tuple[str, str]] = []
+    async with serving() as server:
+        server.script.extend([says(200, {}), says(404, status(404)), cut(), silence(), says(429, status(429))])
+        kubeconfig = server.kubeconfig(tmp_path)
+        async with await Gateway.connect(kubeconfig=kubeconfig, told=lambda *a: heard.append(a[:2])) as gateway:
+            await gateway.request("GET", "/x")
+            for kind in (errors.NotFound, errors.ClusterUnavailable):
+                with pytest.raises(kind):
+                    await gateway.request("POST", "/x", body={})
+            given_up = asyncio.create_task(gateway.request("GET", "/x"))
+            await server.until(lambda: len(server.asked) == 4)
+            given_up.cancel()
+            await asyncio.wait([given_up])
+            with pytest.raises(errors.TooManyRequests):
+                _ = [line async for line in gateway.stream("/x", {}, idle=5)]
+    assert heard == [
+        ("GET", "Ok"),
+        ("POST", "NotFound"),
+        ("POST", "ClusterUnavailable"),
+        ("WATCH", "TooManyRequests"),
+    ]
+
+
+async def test_a_request_of_a_story_is_told_in_it(tmp_path: Path) -> None:
+    """With its type, status and path; a refusal that is an answer is no failure, another one is."""
+    path = "/api/v1/namespaces/a/pods/b/eviction"
+    async with scripted(tmp_path) as (server, gateway):
+        server.script.extend([says(404, status(404)), says(403, status(403))])
+        with collecting() as collector, exporting(f"{collector.endpoint}/v1/traces", lost=lambda _: None):
+            with tracing.part("p", "incident/a/1"):
+                for kind in (errors.NotFound, errors.Forbidden):
+                    with pytest.raises(kind):
+                        await gateway.request("POST", path, body={})
+            collector.wait_for_spans()
+    _, answered, failed = collector.spans
+    assert answered.name == failed.name == "POST pods/eviction"
+    assert told(answered).items() >= {"http.response.status_code": 404, "url.path": path}.items()
+    assert (answered.status.code, failed.status.code) == (Status.STATUS_CODE_UNSET, Status.STATUS_CODE_ERROR)
 
 
 async def test_a_stream_splits_lines_of_any_size(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from k8s.probes import Probes
 from k8s.resources import PODS, RESOURCECLAIMS
 from k8s.wire import AllocationResult, Pod, ResourceSlice
 from sickbay import errors
-from sickbay.model.contracts import ProbeVerdict
+from sickbay.model.contracts import ProbeVerdict, StartProbe
 from sickbay.model.device import DeviceKey
 from sickbay.model.incident import Target, Verdict
 from sickbay.model.observation import Health
@@ -36,7 +36,11 @@ from tests.k8s import cluster
 from tests.k8s.scripted import event, says, scripted, status, streams
 
 AT_ONCE = timedelta(0)
-SETTINGS = Probe()
+
+
+def order(of: Target, number: int, hardware: str, settings: Probe | None = None) -> StartProbe:
+    """Order a probe."""
+    return StartProbe(target=of, number=number, hardware_id=hardware, settings=settings or Probe())
 
 
 def probes(gateway: Gateway, *, later: timedelta = timedelta(0)) -> Probes:
@@ -112,7 +116,7 @@ async def test_a_probe_tries_exactly_the_fenced_device(
     else:
         await lab.fleet.break_device(fenced.node, "gpu-0")  # the other one: a probe of that would fail
     trial = probes(sickbay.gateway)
-    assert await trial.start(fenced.target, 1, fenced.hardware, SETTINGS) == ""
+    assert await trial.start(order(fenced.target, 1, fenced.hardware)) == ""
     found = await judged(trial, fenced)
     assert found.verdict is verdict, found
 
@@ -129,7 +133,7 @@ async def test_a_probe_tries_exactly_the_fenced_device(
     assert await trial.verdict(fenced.target, 1, fenced.hardware) == ProbeVerdict(
         verdict=Verdict.INCONCLUSIVE,
         cause="ProbeGone",
-        message="the probe's pod was deleted before it had a verdict",
+        message="its pod was deleted before it had a verdict",
     )
 
 
@@ -137,10 +141,10 @@ async def test_a_probe_tries_exactly_the_fenced_device(
 async def test_starting_twice_makes_one_probe(lab: Lab, sickbay: Installation, fenced: Fenced) -> None:
     """Whoever repeats a start, at once or between claim and pod, finds what is there."""
     trial = probes(sickbay.gateway)
-    starts = (trial.start(fenced.target, 1, fenced.hardware, SETTINGS) for _ in range(4))
+    starts = (trial.start(order(fenced.target, 1, fenced.hardware)) for _ in range(4))
     assert await asyncio.gather(*starts) == [""] * 4
     before = decode(await lab.gateway.request("GET", PODS.path(PROBE_NAMESPACE, fenced.device.numbered(1))))
-    assert await trial.start(fenced.target, 1, fenced.hardware, SETTINGS) == ""
+    assert await trial.start(order(fenced.target, 1, fenced.hardware)) == ""
     after = decode(await lab.gateway.request("GET", PODS.path(PROBE_NAMESPACE, fenced.device.numbered(1))))
     assert before["metadata"]["uid"] == after["metadata"]["uid"]
     await stopped(trial, fenced)
@@ -153,7 +157,7 @@ async def test_a_start_that_was_cut_short_is_finished(lab: Lab, sickbay: Install
     body = claim_body(ProbeStep(fenced.target, 1), identify(slices, fenced.device, "uuid"))
     await sickbay.gateway.request("POST", RESOURCECLAIMS.path(PROBE_NAMESPACE), body=body)
     trial = probes(sickbay.gateway)
-    assert await trial.start(fenced.target, 1, fenced.hardware, SETTINGS) == ""
+    assert await trial.start(order(fenced.target, 1, fenced.hardware)) == ""
     assert (await judged(trial, fenced)).verdict is Verdict.PASS
     await stopped(trial, fenced)
 
@@ -170,7 +174,7 @@ async def test_a_probe_waits_while_somebody_holds_the_device(
     device = await cluster.device_of(lab.gateway, pod)
     slices = await SliceLister(sickbay.gateway, spacing=AT_ONCE).get(device.driver)
     hardware = identify(slices, device, "uuid").id
-    waiting = await probes(sickbay.gateway).start(target(device), 1, hardware, SETTINGS)
+    waiting = await probes(sickbay.gateway).start(order(target(device), 1, hardware))
     assert waiting == f"claim {namespace}/one holds the device"
     assert await there(lab.gateway, device.numbered(1)) == (False, False)
 
@@ -179,10 +183,10 @@ async def test_a_probe_waits_while_somebody_holds_the_device(
 async def test_other_hardware_is_not_probed(lab: Lab, sickbay: Installation, fenced: Fenced) -> None:
     """A swapped card, or an identity that is not published, gets no probe."""
     trial = probes(sickbay.gateway)
-    unpublished = SETTINGS.model_copy(update={"identity": {fenced.device.driver: "serial"}})
-    assert "'serial'" in await trial.start(fenced.target, 1, fenced.hardware, unpublished)
+    unpublished = Probe().model_copy(update={"identity": {fenced.device.driver: "serial"}})
+    assert "'serial'" in await trial.start(order(fenced.target, 1, fenced.hardware, unpublished))
     await lab.fleet.swap(fenced.node, fenced.device.device)
-    assert "not" in await trial.start(fenced.target, 1, fenced.hardware, SETTINGS)
+    assert "not" in await trial.start(order(fenced.target, 1, fenced.hardware))
     assert await there(lab.gateway, fenced.device.numbered(1)) == (False, False)
 
 
@@ -191,8 +195,8 @@ async def test_a_left_over_of_the_same_name_is_in_the_way(lab: Lab, sickbay: Ins
     """An object of another incident is neither taken for ours nor deleted."""
     other = fenced.target.model_copy(update={"status_version": "99"})
     trial = probes(sickbay.gateway)
-    assert await trial.start(other, 1, fenced.hardware, SETTINGS) == ""
-    assert "left from another probe" in await trial.start(fenced.target, 1, fenced.hardware, SETTINGS)
+    assert await trial.start(order(other, 1, fenced.hardware)) == ""
+    assert "left from another probe" in await trial.start(order(fenced.target, 1, fenced.hardware))
     assert await trial.stop(fenced.target, 1) == ""
     assert await there(lab.gateway, fenced.device.numbered(1)) == (True, True)
     await stopped(trial, Fenced(fenced.node, other, fenced.hardware))
@@ -208,7 +212,7 @@ async def test_a_probe_that_finds_no_room_waits(lab: Lab, sickbay: Installation,
         content_type="application/merge-patch+json",
     )
     trial, later = probes(sickbay.gateway), probes(sickbay.gateway, later=timedelta(minutes=1))
-    assert await trial.start(fenced.target, 1, fenced.hardware, SETTINGS) == ""
+    assert await trial.start(order(fenced.target, 1, fenced.hardware)) == ""
     assert await trial.verdict(fenced.target, 1, fenced.hardware) is None
     found = await judged(later, fenced)
     assert (found.verdict, found.cause) == (Verdict.WAITING, "Unschedulable")
@@ -228,7 +232,7 @@ async def test_a_foreign_taint_is_not_tolerated(lab: Lab, sickbay: Installation,
     }
     await lab.gateway.request("POST", sickbay.rules.path(), body=rule)
     trial = probes(sickbay.gateway, later=timedelta(minutes=1))
-    assert await trial.start(fenced.target, 1, fenced.hardware, SETTINGS) == ""
+    assert await trial.start(order(fenced.target, 1, fenced.hardware)) == ""
     assert (await judged(trial, fenced)).verdict is Verdict.WAITING
     await stopped(trial, fenced)
     await lab.gateway.request("DELETE", sickbay.rules.path(name=f"foreign-{fenced.node}"))
@@ -259,7 +263,7 @@ async def test_the_scheduler_finds_a_device_by_its_version(
     of = Fenced(node, target(device), "1.0.0")
     trial = probes(sickbay.gateway)
     settings = Probe(identity={device.driver: f"{device.driver}/driverVersion"})
-    assert await trial.start(of.target, 1, of.hardware, settings) == ""
+    assert await trial.start(order(of.target, 1, of.hardware, settings)) == ""
     found = await judged(trial, of)
     assert (found.verdict, found.cause) == (Verdict.INCONCLUSIVE, "OtherDevice")
     assert "'GPU-" in found.message
@@ -269,7 +273,7 @@ async def test_the_scheduler_finds_a_device_by_its_version(
 def test_a_probe_has_no_rights_and_an_end() -> None:
     """No token, no root, no privilege, no tolerations, no restart, a deadline, small."""
     settings = Probe(timeout=timedelta(seconds=90.5), image="example.com/probe:v2")
-    spec = pod_body(ProbeStep(target(), 3), settings, "7")["spec"]
+    spec = pod_body(ProbeStep(target(), 3), settings.image, settings.timeout, "7")["spec"]
     (container,) = spec["containers"]
     assert spec["automountServiceAccountToken"] is False
     assert spec["restartPolicy"] == "Never"
@@ -303,9 +307,9 @@ async def test_a_history_that_is_lost_is_no_proof(tmp_path: Path) -> None:
     lost = streams(event("ERROR", status(410, "Expired")))
     for history in (says(410, status(410, "Expired")), lost, streams(event("ADDED", claim))):
         async with scripted(tmp_path) as (server, gateway):
-            server.script += [says(200, work), says(200, claim), history]
+            server.script += [says(200, work), says(200, {"metadata": {}, "items": []}), says(200, claim), history]
             found = await probes(gateway).verdict(step.target, 1, "GPU-3")
-        assert server.asked[2].query["resourceVersion"] == "7"
+        assert server.asked[3].query["resourceVersion"] == "7"
         assert found is not None
         assert (found.verdict, found.cause) == (Verdict.INCONCLUSIVE, "NotAllocated")
 

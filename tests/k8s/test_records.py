@@ -38,6 +38,7 @@ from sickbay.model.record import (
     RecordStatus,
     SeenSource,
 )
+from sickbay.model.trace import TRACE_ANNOTATION, trace_id
 from tests.builders import NOW
 from tests.installation import Installation, a_device, record_spec
 from tests.k8s.scripted import says, scripted
@@ -80,7 +81,11 @@ async def test_what_is_created_is_read_back(sickbay: Installation) -> None:
     assert await records.get(key.record_name) == record
     metadata = decode(await sickbay.gateway.request("GET", DEVICEQUARANTINES.path(name=key.record_name)))["metadata"]
     assert metadata["finalizers"] == [FINALIZER]
-    assert metadata["annotations"] == {DEVICE_ANNOTATION: str(key), EFFECT_ANNOTATION: f"{key}/100/record/1"}
+    assert metadata["annotations"] == {
+        DEVICE_ANNOTATION: str(key),
+        EFFECT_ANNOTATION: f"{key}/100/record/1",
+        TRACE_ANNOTATION: trace_id(spec.incident),
+    }
 
 
 async def test_a_device_has_one_record(sickbay: Installation) -> None:
@@ -181,6 +186,7 @@ async def test_a_closed_record_goes_and_comes_back(sickbay: Installation) -> Non
     assert record.finalizers == (FINALIZER,)
     metadata = decode(await sickbay.gateway.request("GET", DEVICEQUARANTINES.path(name=record.name)))["metadata"]
     assert metadata["annotations"][EFFECT_ANNOTATION] == f"{key}/200/record/1"
+    assert metadata["annotations"][TRACE_ANNOTATION] == trace_id(key.incident_id("200"))
 
 
 async def test_only_exactly_what_was_read_is_deleted(sickbay: Installation) -> None:

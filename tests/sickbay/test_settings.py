@@ -84,6 +84,18 @@ def test_an_unknown_key_of_the_file_is_refused(tmp_path: Path) -> None:
         ({"cluster": "A b"}, "--cluster: 'A b' is not a name for a cluster; use up to 63 of a-z, 0-9, - and ."),
         ({"temporal_address": "nowhere"}, "--temporal-address: 'nowhere' is not an address; write host:port"),
         ({"listen": "127.0.0.1:99999"}, "--listen: '127.0.0.1:99999' is not an address; write host:port"),
+        (
+            {"otlp_endpoint": "collector:4318"},
+            "--otlp-endpoint: 'collector:4318' is not an address; write http://host:port or https://host:port",
+        ),
+        (
+            {"trace_url": "http://jaeger/trace/"},
+            "--trace-url: 'http://jaeger/trace/' has no {trace_id} in it; write it where the trace's id goes",
+        ),
+        (
+            {"trace_url": "{trace_id}"},
+            "--trace-url: '{trace_id}' is not an address; write http://host:port or https://host:port",
+        ),
         ({"temporal_tls_key": "k"}, "temporal-tls-key is given without temporal-tls-cert; give both or neither"),
     ],
 )

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from temporalio import workflow
+from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
 from temporalio.client import Client
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
@@ -21,6 +23,8 @@ from sickbay.model.contracts import ADMITTED_SIGNAL, INCIDENT_WORKFLOW, OBSERVE_
 from sickbay.model.device import DeviceKey
 from sickbay.model.incident import IncidentState, Target
 from sickbay.model.observation import Health, Reason
+from sickbay.model.searching import SearchAttribute
+from sickbay.model.trace import trace_id
 from sickbay.temporal import Described, Standing, StartOutcome, Temporal
 
 NOWHERE = "127.0.0.1:9"
@@ -138,6 +142,29 @@ async def test_page_of_an_incident_says_what_it_is_about(temporal: Temporal) -> 
     details = await description.static_details() or ""
     assert "bxid/b 79" in details
     assert state.target.device.record_name in details
+    assert details.endswith(f"- **Trace**: {trace_id(state.target.incident)}")
+
+
+async def test_page_of_an_incident_leads_to_its_trace(server: TemporalServer) -> None:
+    """Where somebody said where traces are shown, the id is a link, and the incident has it for its own details."""
+    temporal = Temporal(server.address, trace_url="http://jaeger/trace/{trace_id}")
+    state = incident()
+    await temporal.start_incident(state)
+    handle = (await temporal.client()).get_workflow_handle(state.target.incident)
+    link = f"http://jaeger/trace/{trace_id(state.target.incident)}"
+    assert f"]({link})" in (await (await handle.describe()).static_details() or "")
+    history = await handle.fetch_history()
+    started = history.events[0].workflow_execution_started_event_attributes.input.payloads[0]
+    assert IncidentState.model_validate_json(started.data).trace_url == link
+
+
+async def test_calls_are_told_by_how_they_were_answered(server: TemporalServer) -> None:
+    """That nobody knows a workflow is an answer; that nobody answers is none."""
+    told: list[str] = []
+    await Temporal(server.address, told=told.append).describe("incident/none")
+    await Temporal(server.address, told=told.append).namespace_id()
+    assert not await Temporal(NOWHERE, told=told.append).reachable()
+    assert told == ["NotFound", "Ok", "TemporalUnavailable"]
 
 
 async def test_eager_start_needs_no_poll(server: TemporalServer) -> None:
@@ -225,3 +252,42 @@ async def test_a_word_that_is_too_long_is_no_outage(temporal: Temporal) -> None:
     with pytest.raises(errors.TemporalRefused, match="INVALID_ARGUMENT"):
         await temporal.observe(state.target.incident, too_long)
     assert await temporal.reachable()
+
+
+async def test_search_attributes_are_left_out_until_they_are_registered(server: TemporalServer) -> None:
+    """An incident starts without them; registering is safe to repeat; then incidents are told of them."""
+    temporal, state = Temporal(server.address), incident()
+    assert await temporal.look_up_attributes() == ()
+    assert await temporal.start_incident(state) is StartOutcome.STARTED
+    for _ in range(2):
+        assert await temporal.register_attributes() == {}
+    assert await temporal.look_up_attributes() == tuple(SearchAttribute)
+    again = incident()
+    assert await temporal.start_incident(again) is StartOutcome.STARTED
+    assert [await told_searchable(temporal, s) for s in (state, again)] == [(), tuple(SearchAttribute)]
+
+
+async def told_searchable(temporal: Temporal, state: IncidentState) -> tuple[str, ...]:
+    """Read what an incident was started with."""
+    client = await temporal.client()
+    events = (await client.get_workflow_handle(state.target.incident).fetch_history()).events
+    payloads = events[0].workflow_execution_started_event_attributes.input.payloads
+    (given,) = await client.data_converter.decode(payloads, [IncidentState])
+    return tuple(given.searchable)
+
+
+async def test_a_full_namespace_takes_as_many_as_it_has_room_for(tmp_path: Path) -> None:
+    """The first are the most useful; what is refused is named with the server's reason, and is not used."""
+    server = await server_in(tmp_path)
+    await server.start()
+    try:
+        temporal = Temporal(server.address)
+        keywords = {f"Other{i}": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD for i in range(8)}
+        request = AddSearchAttributesRequest(namespace="default", search_attributes=keywords)
+        await (await temporal.client()).operator_service.add_search_attributes(request)
+        refused = await temporal.register_attributes()
+        assert tuple(refused) == tuple(SearchAttribute)[2:]
+        assert all("cannot have more than 10" in why for why in refused.values())
+        assert await temporal.look_up_attributes() == tuple(SearchAttribute)[:2]
+    finally:
+        await server.kill()

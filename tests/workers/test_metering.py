@@ -11,10 +11,21 @@ from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
 from sickbay.errors import Conflict
-from sickbay.model.contracts import SUPERSEDED, WAITING, Evicted, EvictionOutcome, ProbeVerdict, WriteStatus
-from sickbay.model.incident import Verdict
+from sickbay.model.contracts import (
+    SUPERSEDED,
+    WAITING,
+    CloseRecord,
+    Ended,
+    Evicted,
+    EvictionOutcome,
+    ListUsers,
+    ProbeVerdict,
+    Users,
+    WriteStatus,
+)
+from sickbay.model.incident import UserState, Verdict
 from sickbay.model.record import Phase
-from sickbay.telemetry.metrics import Metrics
+from sickbay.telemetry.metrics import Metrics, Migrated
 from tests import builders
 from workers.metering import Metering
 
@@ -63,6 +74,31 @@ async def test_a_phase_is_counted_when_it_is_entered() -> None:
         await attempt(metering, WriteStatus(target=builders.target(), phase=phase), None)
     assert counted(metering.metrics, 'sickbay_phases_total{phase="Quarantined"}') == 1
     assert counted(metering.metrics, 'sickbay_phases_total{phase="Evacuating"}') == 1
+
+
+async def test_a_migration_is_counted_once_at_each_stage() -> None:
+    """What the incident knew before is no news, and a pod that left by itself is no migration of ours."""
+    metering = Metering(Metrics())
+    target = builders.target()
+    evicted = builders.user(state=UserState.EVICTED, evicted=True)
+    gone, replaced = (evicted.model_copy(update={"state": s}) for s in (UserState.GONE, UserState.REPLACED))
+    other = builders.user(uid="pod-2", state=UserState.REPLACED)
+    await attempt(metering, None, Evicted(uid="pod-1", outcome=EvictionOutcome.ACCEPTED))
+    for before, after in (((evicted,), (gone, other)), ((gone,), (gone,)), ((gone,), (replaced,))):
+        await attempt(metering, ListUsers(target=target, users=before), Users(users=after))
+    await attempt(metering, ListUsers(target=target, users=(evicted,)), Users(users=(replaced,)))
+    counts = {stage: counted(metering.metrics, f'sickbay_migrations_total{{stage="{stage}"}}') for stage in Migrated}
+    assert counts == {Migrated.EVICTED: 1, Migrated.GONE: 2, Migrated.REPLACED: 2}
+
+
+async def test_the_end_of_an_incident_is_a_quarantine_if_it_was_admitted() -> None:
+    """One that was never admitted fenced nothing."""
+    metering = Metering(Metrics())
+    close = CloseRecord(target=builders.target(), outcome=Phase.CLEARED)
+    await attempt(metering, close, Ended(quarantined=None))
+    await attempt(metering, close, Ended(quarantined=builders.seconds(40)))
+    assert counted(metering.metrics, 'sickbay_quarantine_seconds_count{outcome="Cleared"}') == 1
+    assert counted(metering.metrics, "sickbay_false_quarantines_total") == 1
 
 
 def caused(cause: BaseException, **settings: Any) -> ApplicationError:

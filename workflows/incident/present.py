@@ -2,46 +2,53 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+import re
+from collections.abc import Iterator
+from datetime import datetime, timedelta
 from typing import Final
 
-from sickbay.model.base import tamed
-from sickbay.model.incident import IncidentReport, IncidentState
+from sickbay.model.base import UNTRUSTED_LENGTH, format_duration, tamed
+from sickbay.model.incident import IncidentReport, IncidentState, User
 from sickbay.model.record import Phase
+from sickbay.model.trace import trace_id
 from sickbay.policy.steps import Step
 
 LINES: Final = 15
 """Lines of the story shown."""
 
+SOURCES: Final = 8
+"""Of the evidence that are shown."""
+
+USERS: Final = 8
+
+RUNBOOK: Final = "docs/incident.md of Sickbay's repository"
+"""Where to look when the policy names no runbook."""
+
 
 def details(state: IncidentState, step: Step, now: datetime) -> str:
     """Say in Markdown where the incident stands, what it waits for and until when, and what happened so far."""
     check = "" if step.recheck_at is None else f" (next check {_clock(step.recheck_at)})"
-    lines = [
-        f"## {state.phase}: {tamed(step.message)}{check}",
-        "",
-        *([f"**A person is asked ({state.ask.reason}):** {tamed(state.ask.remedy, 400)}", ""] if state.ask else []),
-        "| | |",
-        "|---|---|",
-        f"| device | `{state.target.device}` |",
-        f"| hardware | {tamed(state.hardware_id)} |",
-        f"| node | {tamed(state.node)} |",
-        f"| said | {state.severity} ({state.reason}) {tamed(state.message)} |",
-        f"| read live | {state.health or 'nobody reports'}{_at(state.read_at)} |",
-        f"| admission | {tamed(state.admission_numbers) or ('admitted' if state.admitted else 'not yet')} |",
-        f"| fence | {_fence(state)} |",
-        f"| users | {_users(state)} |",
-        f"| probes | {state.attempts} of {state.policy.probe.attempts} attempts failed{_next(state)} |",
-        f"| record | `kubectl get dq {state.target.device.record_name}` |",
-        f"| policy | {state.policy.mode}, {state.policy.digest} |",
-        "",
-        "| time | phase | what |",
-        "|---|---|---|",
-        *(f"| {_clock(e.at)} | {e.phase} | {tamed(e.text)} |" for e in state.timeline[-LINES:]),
-        "",
-        f"as of {_clock(now)}",
-    ]
-    return "\n".join(lines)
+    return "\n".join(
+        (
+            f"## {state.phase}: {_safe(step.message)}{check}",
+            "",
+            *([f"**A person is asked ({state.ask.reason}):** {_safe(state.ask.remedy, 400)}", ""] if state.ask else []),
+            "| | |",
+            "|---|---|",
+            *_facts(state),
+            "",
+            *_evidence(state),
+            "| phase | since | took |",
+            "|---|---|---|",
+            *_phases(state),
+            "",
+            "| time | phase | what |",
+            "|---|---|---|",
+            *(f"| {_clock(e.at)} | {e.phase} | {_safe(e.text)} |" for e in state.timeline[-LINES:]),
+            "",
+            f"as of {_clock(now)}",
+        )
+    )
 
 
 def report(state: IncidentState, now: datetime) -> IncidentReport:
@@ -63,6 +70,66 @@ def report(state: IncidentState, now: datetime) -> IncidentReport:
     )
 
 
+def _facts(state: IncidentState) -> Iterator[str]:
+    probe, runbook = state.policy.probe, state.policy.runbook
+    facts = {
+        "device": f"`{state.target.device}`",
+        "hardware": _safe(state.hardware_id),
+        "node": _safe(state.node),
+        "said": f"{state.severity} ({state.reason}) {_safe(state.message)}",
+        "read live": f"{state.health or 'nobody reports'}{_at(state.read_at)}",
+        "admission": _safe(state.admission_numbers) or ("admitted" if state.admitted else "not yet"),
+        "fence": _fence(state),
+        "users": _users(state),
+        "probes": f"{state.attempts} of {probe.attempts} attempts failed{_next(state)}{_last(state)}",
+        "record": f"`kubectl get dq {state.target.device.record_name} -o yaml`",
+        "trace": _trace(state),
+        "runbook": f"[open]({runbook})" if runbook else RUNBOOK,
+        "policy": f"{state.policy.mode}, {state.policy.digest}",
+        "run": str(state.target.run),
+    }
+    return (f"| {name} | {value} |" for name, value in facts.items())
+
+
+def _evidence(state: IncidentState) -> Iterator[str]:
+    """Say who said what of the device at the last live reading; nothing before it."""
+    if state.read_at is None:
+        return
+    yield from (f"Said at {_clock(state.read_at)}:", "", "| by | health | reason | message |", "|---|---|---|---|")
+    for said in state.observations[:SOURCES]:
+        where = f"{said.source.kind} {said.source.namespace}/{said.source.name}"
+        ended = " (has ended)" if said.terminal else ""
+        yield f"| {_safe(where)}{ended} | {said.health} | {said.reason} | {_safe(said.message)} |"
+    if not state.observations:
+        yield "| nobody | | | |"
+    elif len(state.observations) > SOURCES:
+        yield f"| and {len(state.observations) - SOURCES} more | | | |"
+    yield ""
+
+
+def _phases(state: IncidentState) -> Iterator[str]:
+    """Say how long the incident was in each phase, as far back as its story is kept."""
+    begun: list[tuple[Phase, datetime]] = []
+    for entry in state.timeline:
+        if not begun or begun[-1][0] is not entry.phase:
+            begun.append((entry.phase, entry.at))
+    ends = [at for _, at in begun[1:]]
+    shown = [f"| {p} | {_clock(at)} | {_long(end - at)} |" for (p, at), end in zip(begun, ends, strict=False)]
+    if begun:
+        phase, at = begun[-1]
+        shown.append(f"| **{phase}** | {_clock(at)} | goes on |")
+    return iter(shown[-LINES:])
+
+
+def _safe(text: str, limit: int = UNTRUSTED_LENGTH) -> str:
+    """Tame a text, also where Markdown makes links, emphasis or HTML of plain words."""
+    return re.sub(r"([*_~\\@]|(?<=www)\.)", r"\\\1", tamed(text, limit))
+
+
+def _long(duration: timedelta) -> str:
+    return format_duration(timedelta(seconds=max(round(duration.total_seconds()), 0)))
+
+
 def _clock(at: datetime) -> str:
     return at.strftime("%Y-%m-%d %H:%M:%SZ")
 
@@ -80,8 +147,25 @@ def _fence(state: IncidentState) -> str:
 def _users(state: IncidentState) -> str:
     if state.users_at is None:
         return "not listed yet"
-    return ", ".join(f"{u.namespace}/{u.name} {u.state}" for u in state.users[:8]) or "nobody"
+    named = [f"{u.namespace}/{u.name} {u.state}{_note(u)}" for u in state.users[:USERS]]
+    more = [f"and {len(state.users) - USERS} more"] if len(state.users) > USERS else []
+    return ", ".join([*named, *more]) or "nobody"
+
+
+def _note(user: User) -> str:
+    return f" ({_safe(user.note)})" if user.note and user.state.holds else ""
+
+
+def _trace(state: IncidentState) -> str:
+    trace = trace_id(state.target.incident)
+    return f"[{trace}]({state.trace_url})" if state.trace_url else f"`{trace}`"
 
 
 def _next(state: IncidentState) -> str:
     return "" if state.next_probe_at is None else f"; next at {_clock(state.next_probe_at)}"
+
+
+def _last(state: IncidentState) -> str:
+    if state.verdict is None:
+        return ""
+    return f"; last verdict {state.verdict}" + (f": {_safe(state.verdict_note)}" if state.verdict_note else "")

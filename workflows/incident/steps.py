@@ -15,12 +15,14 @@ from temporalio.workflow import ActivityHandle
 
 from sickbay.model import contracts as c
 from sickbay.model.base import Payload
-from sickbay.model.incident import IncidentState
+from sickbay.model.incident import IncidentState, ProbeStage, Trial
 from sickbay.model.observation import Seen
 from sickbay.model.policy import Mode
 from sickbay.model.record import Phase
-from sickbay.policy import progress
+from sickbay.policy import progress, proving
+from sickbay.policy.prove import lasts
 from sickbay.policy.steps import Step, Verb
+from sickbay.policy.story import note
 
 FIRST_READING: Final = Priority(priority_key=1)
 """An incident that has not read its device yet goes before those that are under way: in a burst nobody waits long for
@@ -94,6 +96,8 @@ def _read(state: IncidentState, _: Step) -> c.ReadDevice:
         node=state.node,
         sources=tuple(o.source for o in state.observations),
         attribute=state.policy.probe.identity_attribute(state.target.device.driver),
+        canary=state.probe_number if state.probe is ProbeStage.SOAKING else 0,
+        hardware_id=state.hardware_id,
     )
 
 
@@ -138,21 +142,33 @@ def _evict(state: IncidentState, step: Step) -> c.EvictUser:
 
 
 def _start_probe(state: IncidentState, _: Step) -> c.StartProbe:
+    policy, canary = state.policy, state.trial is Trial.CANARY
+    # The deadline of a canary is kubelet's, should nobody be left to remove it.
+    lasting = lasts(policy, state.trial) + (policy.soak.deadline + policy.canary.timeout if canary else timedelta(0))
     return c.StartProbe(
         target=state.target,
+        trial=state.trial,
         number=state.probe_number,
         hardware_id=state.hardware_id,
         node=state.node,
-        settings=state.policy.probe,
+        image=policy.canary.image if canary else policy.probe.image,
+        lasts=lasting,
+        settings=policy.probe,
     )
 
 
 def _await_probe(state: IncidentState, _: Step) -> c.AwaitProbe:
-    return c.AwaitProbe(target=state.target, number=state.probe_number, hardware_id=state.hardware_id)
+    return c.AwaitProbe(
+        target=state.target, trial=state.trial, number=state.probe_number, hardware_id=state.hardware_id
+    )
 
 
 def _stop_probe(state: IncidentState, _: Step) -> c.StopProbe:
     return c.StopProbe(target=state.target, number=state.probe_number)
+
+
+def _ramp(state: IncidentState, _: Step) -> c.RampFence:
+    return c.RampFence(target=state.target, number=state.fence_number, uid=state.fence_uid, canary=state.probe_number)
 
 
 def _fence_step(state: IncidentState, _: Step) -> c.FenceStep:
@@ -174,11 +190,11 @@ def _close(state: IncidentState, step: Step) -> c.CloseRecord:
 
 
 def _closed(state: IncidentState, _: c.Done, now: datetime) -> IncidentState:
-    return progress.note(state.model_copy(update={"closed": True, "phase": state.outcome}), "closed", now)
+    return note(state.model_copy(update={"closed": True, "phase": state.outcome}), "closed", now)
 
 
 def _staged(verb: Verb) -> Fold:
-    return lambda state, _, __: progress.after_release_step(state, verb)
+    return lambda state, _, __: proving.after_release_step(state, verb)
 
 
 def _polled(
@@ -198,16 +214,17 @@ CALLS: Final[dict[Verb, Call]] = {
         c.Activity.START_PROBE,
         _start_probe,
         c.ProbeStarted,
-        lambda s, r, now: progress.after_probe_started(s, r.waiting, now),
+        lambda s, r, now: proving.after_probe_started(s, r.waiting, now),
     ),
     Verb.STOP_PROBE: _polled(
-        c.Activity.STOP_PROBE, _stop_probe, c.Done, lambda s, _, now: progress.after_probe_stopped(s, now)
+        c.Activity.STOP_PROBE, _stop_probe, c.Done, lambda s, _, now: proving.after_probe_stopped(s, now)
     ),
+    Verb.RAMP: Call(c.Activity.RAMP_FENCE, _ramp, c.Fenced, proving.after_ramped),
     Verb.UNLATCH: Call(c.Activity.UNLATCH_FENCE, _fence_step, c.Done, _staged(Verb.UNLATCH)),
     Verb.DELETE_FENCE: Call(c.Activity.DELETE_FENCE, _fence_step, c.Done, _staged(Verb.DELETE_FENCE)),
     Verb.CLOSE: Call(c.Activity.CLOSE_RECORD, _close, c.Done, _closed),
     Verb.AWAIT_USERS: _polled(c.Activity.AWAIT_USERS, _users, c.Users, progress.after_users),
-    Verb.AWAIT_PROBE: _polled(c.Activity.AWAIT_PROBE, _await_probe, c.ProbeVerdict, progress.after_verdict),
+    Verb.AWAIT_PROBE: _polled(c.Activity.AWAIT_PROBE, _await_probe, c.ProbeVerdict, proving.after_verdict),
     Verb.AWAIT_FENCE_GONE: _polled(c.Activity.AWAIT_FENCE_GONE, _fence_step, c.Done, _staged(Verb.AWAIT_FENCE_GONE)),
 }
 """Every verb that is an activity."""

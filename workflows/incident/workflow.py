@@ -18,10 +18,12 @@ with workflow.unsafe.imports_passed_through():
     from sickbay.model import contracts as c
     from sickbay.model.base import Payload, tamed
     from sickbay.model.incident import IncidentReport, IncidentState
+    from sickbay.model.record import Phase
     from sickbay.policy import progress
     from sickbay.policy.ladder import next_step
     from sickbay.policy.steps import Step, Verb
-    from workflows.incident import present
+    from sickbay.policy.story import note
+    from workflows.incident import filing, present
     from workflows.incident.inbox import Inbox, Refusal
     from workflows.incident.steps import CALLS, HEARTBEAT, Call, Waiting, priority
 
@@ -70,8 +72,14 @@ class DeviceIncident:
                 self._failed(error, "InternalError", f"report this: {type(error).__name__}: {error}")
         self._abandon()
         report = present.report(self._state, workflow.now())
+        self._file(report.outcome)
         workflow.logger.info("incident_ended as %s", report.outcome)
         return report
+
+    @workflow.query(name=c.STATE_QUERY, description="All that the incident knows")
+    def state(self) -> IncidentState:
+        """Tell where the incident is; changes nothing."""
+        return self._state
 
     @workflow.signal(name=c.OBSERVE_SIGNAL, description="Something was said of the device")
     def observe(self, *args: object) -> None:
@@ -112,6 +120,12 @@ class DeviceIncident:
         if workflow.memo_value(c.TITLE_MEMO, "") != title:
             workflow.upsert_memo({c.TITLE_MEMO: title})
         workflow.set_current_details(present.details(self._state, step, workflow.now()))
+        self._file()
+
+    def _file(self, outcome: Phase | None = None) -> None:
+        """Have the list of workflows find the incident by where it stands."""
+        if updates := filing.updates(self._state, workflow.info().typed_search_attributes, outcome=outcome):
+            workflow.upsert_search_attributes(updates)
 
     def _take_words(self) -> None:
         while self._inbox:
@@ -127,12 +141,12 @@ class DeviceIncident:
     def _refuse(self, refusal: Refusal) -> None:
         workflow.logger.warning("signal refused: %s: %s", refusal.name, refusal.why)
         text = f"signal {refusal.name} refused: {refusal.why}"
-        self._state = progress.note(self._state, text, workflow.now())
+        self._state = note(self._state, text, workflow.now())
 
     def _failed(self, error: BaseException, reason: str, remedy: str, activity: str = "") -> None:
         if is_cancelled_exception(error):
             # Cancel from the UI must not leave a fenced device without a keeper: it is noted, and the loop goes on.
-            self._state = progress.note(self._state, "cancelled by hand; goes on", workflow.now())
+            self._state = note(self._state, "cancelled by hand; goes on", workflow.now())
             return
         self._state = progress.failed(self._state, activity, reason, tamed(remedy, 400), workflow.now())
 

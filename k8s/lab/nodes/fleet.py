@@ -11,6 +11,9 @@ from typing import Final, Protocol
 DRIVER: Final = "gpu.sickbay.dev"
 """The usual DRA driver of a lab, and the name of its DeviceClass."""
 
+FAILS_AFTER: Final = timedelta(milliseconds=500)
+"""Under load, of a device that fails under load: within the usual load time of a canary."""
+
 
 class Health(StrEnum):
     """The three words that a pod's status has for a device."""
@@ -18,6 +21,21 @@ class Health(StrEnum):
     HEALTHY = "Healthy"
     UNHEALTHY = "Unhealthy"
     UNKNOWN = "Unknown"
+
+
+@dataclass(frozen=True)
+class DriverDelays:
+    """How long kubelet takes to notice that a DRA driver has gone, or has come back; measured with kubelet 1.37.2.
+
+    Attributes:
+        slices: from its end to the removal of its slices.
+        unknown: from its end until statuses say Unknown; before that they say what it said last. 77 to 81 s.
+        back: from its start until slices and statuses are up to date.
+    """
+
+    slices: timedelta = timedelta(seconds=30)
+    unknown: timedelta = timedelta(seconds=79)
+    back: timedelta = timedelta(seconds=1)
 
 
 @dataclass(frozen=True)
@@ -34,6 +52,8 @@ class NodeShape:
         lease_interval: between two renewals of the node's Lease.
         cdi_ids: whether a status names a device by a CDI id, as most real drivers make kubelet do, or by
             driver/pool/device.
+        driver_delays: after which the loss and the return of the driver show.
+        load_time: for which a canary loads its devices before it is ready.
     """
 
     devices: int = 8
@@ -44,6 +64,8 @@ class NodeShape:
     labels: Mapping[str, str] = field(default_factory=dict)
     lease_interval: timedelta = timedelta(seconds=10)
     cdi_ids: bool = False
+    driver_delays: DriverDelays = DriverDelays()
+    load_time: timedelta = timedelta(seconds=1)
 
 
 @dataclass(frozen=True)
@@ -54,15 +76,17 @@ class DeviceState:
     uuid: str
     health: Health
     message: str
+    fails_under_load: bool = False
 
 
 @dataclass(frozen=True)
 class NodeState:
-    """A node, and whether it is cut off."""
+    """A node, whether it is cut off, and whether its driver is there."""
 
     name: str
     reachable: bool
     devices: tuple[DeviceState, ...]
+    driver: bool = True
 
 
 class Fleet(Protocol):
@@ -100,12 +124,45 @@ class Fleet(Protocol):
         """
         ...
 
+    async def break_under_load(
+        self, node: str, device: str, *, after: timedelta = FAILS_AFTER, message: str = ""
+    ) -> None:
+        """Give a device a fault that shows only under load: idle, it says Healthy and passes a probe.
+
+        Under the load of a canary that starts after this, it says Unhealthy after a time, until the load ends.
+
+        Args:
+            node: its node.
+            device: its name.
+            after: how much of the load it bears.
+            message: what the driver says of it then.
+        """
+        ...
+
     async def heal(self, node: str, device: str) -> None:
         """Make a device well again."""
         ...
 
     async def swap(self, node: str, device: str) -> str:
         """Put another, healthy card into the slot: same name, new uuid, which is returned."""
+        ...
+
+    async def lose_driver(self, node: str) -> None:
+        """End the node's DRA driver; what kubelet makes of that shows after the node's delays.
+
+        Statuses say what they said last, then Unknown; the slices go; no pod with a claim starts or ends.
+
+        Raises:
+            UsageError: it is gone already.
+        """
+        ...
+
+    async def regain_driver(self, node: str) -> None:
+        """Start the driver again; returns when slices are published and statuses say how the devices are now.
+
+        Raises:
+            UsageError: it is there.
+        """
         ...
 
     async def stop_lease(self, node: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -11,6 +12,7 @@ import msgspec
 from k8s.gateway import MERGE_PATCH, Gateway
 from k8s.lab.nodes import objects
 from k8s.lab.nodes.devices import Device
+from k8s.lab.nodes.driver import Driver
 from k8s.lab.nodes.fleet import NodeShape
 from k8s.lab.nodes.wire import Node
 from sickbay import errors
@@ -30,6 +32,7 @@ class StandInNode:
         number: within the lab, from 0.
         devices: by name.
         reachable: cleared while the node is cut off.
+        driver: of its devices.
     """
 
     def __init__(self, name: str, number: int, shape: NodeShape, gateway: Gateway) -> None:
@@ -39,6 +42,7 @@ class StandInNode:
         self.devices = {f"gpu-{i}": Device(f"gpu-{i}") for i in range(shape.devices)}
         self.reachable = asyncio.Event()
         self.reachable.set()
+        self.driver = Driver(self.devices, shape.driver_delays)
         self._gateway = gateway
         self._uid = ""
         self._generation = 1
@@ -61,21 +65,27 @@ class StandInNode:
             f"{_LEASES}/{self.name}",
             f"/api/v1/nodes/{self.name}",
         ):
-            try:
-                await self._gateway.request("DELETE", path)
-            except errors.NotFound:
-                continue
+            await self._delete(path)
 
     async def swap(self, device: Device) -> None:
-        """Replace the card, and publish the pool's next generation."""
+        """Replace the card, and publish the pool's next generation; without a driver, that is left to its return."""
         device.replace()
         self._generation += 1
-        await self._gateway.request(
-            "PATCH",
-            f"{_SLICES}/{objects.slice_name(self.name, self.shape.driver)}",
-            body={"spec": self._slice()["spec"]},
-            content_type=MERGE_PATCH,
-        )
+        if self.driver.there.is_set():
+            await self.publish()
+
+    async def publish(self) -> None:
+        """Publish the pool as it is now, whether or not its slice is still there."""
+        body, path = self._slice(), f"{_SLICES}/{objects.slice_name(self.name, self.shape.driver)}"
+        try:
+            await self._gateway.request("PATCH", path, body={"spec": body["spec"]}, content_type=MERGE_PATCH)
+        except errors.NotFound:
+            await self._gateway.request("POST", _SLICES, body=body)
+
+    async def withdraw(self) -> None:
+        """Take the pool's slice away, as kubelet does when the driver stays gone; a node that is cut off does not."""
+        await self.reachable.wait()
+        await self._delete(f"{_SLICES}/{objects.slice_name(self.name, self.shape.driver)}")
 
     def cut_off(self) -> None:
         """Stop renewing, and let nothing be written for this node."""
@@ -95,6 +105,10 @@ class StandInNode:
         """End the renewal of the Lease."""
         if self._renewing is not None:
             self._renewing.cancel()
+
+    async def _delete(self, path: str) -> None:
+        with suppress(errors.NotFound):
+            await self._gateway.request("DELETE", path)
 
     def _slice(self) -> dict[str, Any]:
         return objects.resource_slice(self.name, self._uid, self.shape, list(self.devices.values()), self._generation)

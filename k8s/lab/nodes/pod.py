@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import structlog
 
-from k8s.lab.nodes import behaviour, status
+from k8s.lab.nodes import behaviour, status, trials
 from k8s.lab.nodes.devices import Device
 from k8s.lab.nodes.fleet import Health
 from k8s.lab.nodes.node import StandInNode
 from k8s.lab.nodes.objects import timestamp
+from k8s.lab.nodes.trials import Trial
 from k8s.lab.nodes.wire import Claim, Pod, Result
 from sickbay import errors
 
 log = structlog.get_logger(__name__)
 
-PROBE_IMAGE: Final = "sickbay.dev/probe"
-_PROBE_RUNS_FOR: Final = 0.05
 _SIGKILL: Final = 137
 _SIGTERM: Final = 143
 _BACK_OFF: Final = (1.0, 30.0)
@@ -60,6 +58,8 @@ class PodRun:
         self._node = node
         self._cluster = cluster
         self._behaviour = behaviour.Behaviour()
+        self._trial = trials.trial_of(pod)
+        self._borne = False
         self._changed = asyncio.Event()
         self._writing = asyncio.Lock()
         self._containers: status.Containers | None = None
@@ -124,7 +124,7 @@ class PodRun:
             if not self._starts_again(ended):
                 await self._finish(ended, restarts=restarts, last=last)
                 return
-            last = ended
+            last, self._borne = ended, False
             await self._show(status.Containers(backing_off=True, last=last, restarts=restarts))
             if await self._wait(lambda: self.pod.deleted, seconds=pause):
                 return
@@ -139,8 +139,9 @@ class PodRun:
             await asyncio.sleep(min(self._behaviour.stop_after, grace))
             code = _SIGTERM if in_time else _SIGKILL
             started_at = self._containers.started_at or self._started_at
+            told = trials.message(self._devices(), passed=True) if self._borne and in_time else ""
             await self._finish(
-                status.Exit(code, started_at, timestamp(), "Error"),
+                status.Exit(code, started_at, timestamp(), "Error", told),
                 restarts=self._containers.restarts,
                 last=self._containers.last,
             )
@@ -149,16 +150,54 @@ class PodRun:
 
     async def _until_end(self) -> status.Exit | None:
         """Wait until the containers end by themselves; None if the pod is to be deleted before."""
-        assert self._containers is not None
+        if self._trial is Trial.CANARY:
+            return await self._load()
         told = self._behaviour
-        probe = self._is_probe()
-        run_for = _PROBE_RUNS_FOR if probe and told.run_for is None else told.run_for
+        probe = self._trial is Trial.PROBE
+        run_for = trials.PROBE_RUNS_FOR if probe and told.run_for is None else told.run_for
         killed = await self._wait(lambda: self.pod.deleted or self._killed_by_device(), seconds=run_for)
         if self.pod.deleted:
             return None
-        code, message = (1, "") if killed else self._verdict() if probe else (told.exit_code, "")
+        if killed or not probe:
+            return self._exit(1 if killed else told.exit_code)
+        return self._verdict(passed=trials.probe_passes(self._devices()))
+
+    async def _load(self) -> status.Exit | None:
+        """Load the devices until the pod is to be deleted, ready once they have borne it; or find one ill."""
+        devices = self._devices()
+        strain = [asyncio.create_task(self._strain(device)) for device in devices]
+        try:
+            load_time = self._node.shape.load_time.total_seconds()
+            ill = await self._wait(lambda: self.pod.deleted or self._ill(), seconds=load_time)
+            if self.pod.deleted:
+                return None
+            if ill or not trials.probe_passes(devices):
+                return self._verdict(passed=False)
+            self._borne = True
+            await self.sync()
+            await self._wait(lambda: self.pod.deleted or self._killed_by_device())
+            return self._exit(1) if self._killed_by_device() else None
+        finally:
+            for task, device in zip(strain, devices, strict=True):
+                task.cancel()
+                device.failing = False  # it shows under load alone
+
+    async def _strain(self, device: Device) -> None:
+        """Have a fault that shows only under load show in time: first in the status, then to the pod itself."""
+        if device.load_fault is None:
+            return
+        await asyncio.sleep(device.load_fault.after.total_seconds())
+        device.failing = True
+        await self.sync()
+        self.poke()
+
+    def _exit(self, code: int, message: str = "") -> status.Exit:
+        assert self._containers is not None
         reason = "Completed" if code == 0 else "Error"
         return status.Exit(code, self._containers.started_at, timestamp(), reason, message)
+
+    def _verdict(self, *, passed: bool) -> status.Exit:
+        return self._exit(0 if passed else 1, trials.message(self._devices(), passed=passed))
 
     async def _show(self, containers: status.Containers) -> None:
         await self._node.reachable.wait()
@@ -167,6 +206,8 @@ class PodRun:
 
     async def _finish(self, ended: status.Exit, *, restarts: int = 0, last: status.Exit | None = None) -> None:
         """Write the last status: kubelet tells nothing of a device after that."""
+        if self._devices():
+            await self._node.driver.there.wait()  # kubelet ends no pod whose devices it cannot give back
         await self._node.reachable.wait()
         self._phase = "Succeeded" if ended.code == 0 else "Failed"
         self._results = ()
@@ -174,7 +215,7 @@ class PodRun:
         await self.sync()
 
     def _render(self, now: status.Containers) -> dict[str, Any]:
-        ready = bool(now.started_at) and self._behaviour.ready
+        ready = bool(now.started_at) and self._behaviour.ready and (self._borne or self._trial is not Trial.CANARY)
         reason = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}.get(self._phase, "ContainersNotReady")
         self._conditions.set("PodReadyToStartContainers", true=not self._ended_for_good())
         self._conditions.set("Initialized", true=True)
@@ -205,7 +246,7 @@ class PodRun:
             self._written = rendered
 
     def _claims_ready(self) -> bool:
-        """Tell whether all claims are allocated and reserved for this pod, and note what they hold."""
+        """Tell whether all claims are allocated and reserved for this pod and can be prepared; note what they hold."""
         results: list[tuple[str, Claim, Result]] = []
         for claim_name, object_name in self._claim_names():
             claim = self._cluster.claims.get((self.pod.metadata.namespace, object_name or ""))
@@ -214,6 +255,8 @@ class PodRun:
             if self.pod.metadata.uid not in {consumer.uid for consumer in claim.status.reserved_for}:
                 return False
             results += [(claim_name, claim, result) for result in claim.status.allocation.devices.results]
+        if not self._node.driver.there.is_set() and any(self._device(result) for _, _, result in results):
+            return False
         self._results = tuple(results)
         return True
 
@@ -235,7 +278,7 @@ class PodRun:
         held = []
         for claim_name, claim, result in self._results:
             device = self._device(result)
-            health, message = (device.health, device.message) if device else (Health.UNKNOWN, "")
+            health, message = self._node.driver.heard_of(device) if device else (Health.UNKNOWN, "")
             plain = f"{result.driver}/{result.pool}/{result.device}"
             cdi = f"{result.driver}/claim={claim.metadata.uid}-{result.device}"
             resource_id = cdi if self._node.shape.cdi_ids else plain
@@ -251,18 +294,10 @@ class PodRun:
         return [device for _, _, result in self._results if (device := self._device(result)) is not None]
 
     def _killed_by_device(self) -> bool:
-        return self._behaviour.dies_with_device and any(d.health is Health.UNHEALTHY for d in self._devices())
+        return self._behaviour.dies_with_device and self._ill()
 
-    def _is_probe(self) -> bool:
-        return any(c.image.partition(":")[0] == PROBE_IMAGE for c in self.pod.spec.containers)
-
-    def _verdict(self) -> tuple[int, str]:
-        """Exit code of a probe, and what it leaves at its terminationMessagePath."""
-        devices = self._devices()
-        failed = not devices or any(device.probe_fails for device in devices)
-        first = devices[0].uuid if devices else ""
-        message = json.dumps({"verdict": "fail" if failed else "pass", "device": first})
-        return (1 if failed else 0), message
+    def _ill(self) -> bool:
+        return any(device.told[0] is Health.UNHEALTHY for device in self._devices())
 
     def _starts_again(self, ended: status.Exit) -> bool:
         policy = self.pod.spec.restart_policy

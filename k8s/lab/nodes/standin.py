@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,8 +14,8 @@ import structlog
 
 from k8s.gateway import Gateway
 from k8s.lab.nodes import objects
-from k8s.lab.nodes.devices import Device
-from k8s.lab.nodes.fleet import DeviceState, Health, NodeShape, NodeState
+from k8s.lab.nodes.devices import Device, LoadFault
+from k8s.lab.nodes.fleet import FAILS_AFTER, DeviceState, Health, NodeShape, NodeState
 from k8s.lab.nodes.node import STRATEGIC_PATCH, StandInNode
 from k8s.lab.nodes.pod import ClaimKey, Cluster, PodRun
 from k8s.lab.nodes.watching import Follower
@@ -47,6 +48,7 @@ class StandInFleet:
         self._claims: dict[ClaimKey, Claim] = {}
         self._runs: dict[str, PodRun] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._missed: dict[str, asyncio.Task[None]] = {}
         self._cluster = Cluster(self._claims, self._write_status, self._delete)
         self._classes: set[str] = set()
         self._numbers = 0
@@ -91,6 +93,8 @@ class StandInFleet:
         """Take a node out of the cluster for good; its pods end as those of a node that is gone do."""
         found = self._node(node)
         del self.nodes[node]
+        if (missed := self._missed.pop(node, None)) is not None:
+            missed.cancel()
         for uid in [uid for uid, run in self._runs.items() if run.pod.spec.node_name == node]:
             self._forget(uid)
         await found.unregister()
@@ -106,7 +110,16 @@ class StandInFleet:
     ) -> None:
         """Make a device ill; returns when the pods that hold it say so in their status."""
         found = self._device(node, device)
-        found.health, found.message, found.probe_fails = health, message, probe_fails
+        found.be(health, message, probe_fails=probe_fails)
+        await self._tell(node, found)
+
+    async def break_under_load(
+        self, node: str, device: str, *, after: timedelta = FAILS_AFTER, message: str = ""
+    ) -> None:
+        """Give a device a fault that shows only under the load of a canary that starts after this."""
+        found = self._device(node, device)
+        found.be(Health.HEALTHY, "", probe_fails=False)
+        found.load_fault = LoadFault(after, message)
         await self._tell(node, found)
 
     async def heal(self, node: str, device: str) -> None:
@@ -119,6 +132,28 @@ class StandInFleet:
         await self._node(node).swap(found)
         await self._tell(node, found)
         return found.uuid
+
+    async def lose_driver(self, node: str) -> None:
+        """End the node's DRA driver; what kubelet makes of that shows after the node's delays."""
+        found = self._node(node)
+        if not found.driver.there.is_set():
+            raise errors.UsageError(f"node {node!r}: its driver is gone already; regain it first")
+        found.driver.go()
+        missed = found.driver.be_missed(found.withdraw, lambda: self._sync_all(node))
+        self._missed[node] = self._spawn(missed, f"driver of {node}")
+
+    async def regain_driver(self, node: str) -> None:
+        """Start the driver again; returns when slices are published and statuses say how the devices are now."""
+        found = self._node(node)
+        if node not in self._missed:
+            raise errors.UsageError(f"node {node!r}: its driver is there; only one that was lost can be regained")
+        self._missed.pop(node).cancel()
+        await asyncio.sleep(found.shape.driver_delays.back.total_seconds())
+        await found.publish()
+        found.driver.there.set()
+        await self._sync_all(node)
+        for run in self._runs_on(node):
+            run.poke()  # those that could not start or end without it
 
     async def stop_lease(self, node: str) -> None:
         """Cut the node off: no renewal, no status, no pod started or ended, as if its kubelet hung."""
@@ -135,7 +170,11 @@ class StandInFleet:
             NodeState(
                 node.name,
                 node.reachable.is_set(),
-                tuple(DeviceState(d.name, d.uuid, d.health, d.message) for d in node.devices.values()),
+                tuple(
+                    DeviceState(d.name, d.uuid, *d.told, fails_under_load=d.load_fault is not None)
+                    for d in node.devices.values()
+                ),
+                driver=node.driver.there.is_set(),
             )
             for node in self.nodes.values()
         ]
@@ -153,6 +192,9 @@ class StandInFleet:
 
     def _runs_on(self, node: str) -> list[PodRun]:
         return [run for run in self._runs.values() if run.pod.spec.node_name == node]
+
+    async def _sync_all(self, node: str) -> None:
+        await _all(run.sync() for run in self._runs_on(node))
 
     async def _tell(self, node: str, device: Device) -> None:
         holders = [run for run in self._runs_on(node) if run.holds(device)]

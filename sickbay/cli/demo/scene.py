@@ -19,6 +19,9 @@ POLICY: Final = Policy.model_validate(
         "settle": "2s",
         "guard": {"share": 0.5, "floor": 1, "ceiling": 4, "perMinute": 10},
         "probe": {"first": "2s", "factor": 2, "longest": "10s", "timeout": "30s"},
+        "canary": {"timeout": "30s"},
+        "soak": {"time": "5s", "check": "1s"},
+        "ramp": {"time": "4s", "check": "1s"},
     }
 )
 """What a cluster would spread over minutes and hours, in seconds."""

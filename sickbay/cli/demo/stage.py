@@ -52,6 +52,7 @@ async def play(*, keep: bool, verbose: bool, postgres: bool = False) -> bool:
         view.say("lab", f"Kubernetes 1.37.2 and Temporal are ready; Temporal UI: {lab.temporal.ui_url}")
         temporal = Temporal(lab.temporal.address, namespace=TEMPORAL_NAMESPACE)
         await install(lab.gateway, cluster=CLUSTER, namespace_id=await temporal.namespace_id())
+        await temporal.register_attributes()
         await lab.fleet.add(NODES, NodeShape(devices=DEVICES))
         view.say("lab", f"Sickbay is installed; {NODES} nodes with {DEVICES} devices each are up")
         sickbay = await SickbayProcess.start(lab, policy=scene.POLICY)
@@ -85,7 +86,8 @@ async def _watch(lab: Lab, temporal: Temporal, view: View, seat: Seat) -> Record
     """
     records, audit = Records(lab.gateway), AuditLog(lab.audit_log)
     record: Record | None = None
-    repaired = invited = linked = False
+    repairs = 0
+    invited = linked = False
     try:
         async with asyncio.timeout(WITHIN):
             while True:
@@ -100,10 +102,16 @@ async def _watch(lab: Lab, temporal: Temporal, view: View, seat: Seat) -> Record
                         invited = True
                         await job.create(lab.gateway, scene.latecomer(seat.uuid))
                         view.say("job", f"pod {scene.WAITING} asks for exactly this device, and has to wait")
-                    if not repaired and record.status.counters.probe > 0 and record.status.phase is Phase.RECOVERING:
-                        repaired = True
+                    tried, resting = record.status.counters.probe, record.status.phase is Phase.RECOVERING
+                    if resting and repairs == 0:
+                        repairs = 1
                         await lab.fleet.heal(seat.key.pool, seat.key.device)
-                        view.say("device", "a technician resets it: the next probe will find it well")
+                        await lab.fleet.break_under_load(seat.key.pool, seat.key.device)
+                        view.say("device", "somebody resets it: now it is well, as long as nobody uses it")
+                    if resting and repairs == 1 and tried > 1:
+                        repairs = 2
+                        await lab.fleet.heal(seat.key.pool, seat.key.device)
+                        view.say("device", "a technician repairs it: the next canary will find it well")
                     if record.closed:
                         _tell_acts(view, audit)
                         return record
@@ -171,7 +179,8 @@ async def _sum_up(
         problems.append("the device was not released")
     elsewhere = "nowhere" if moved is None else f"{moved.key.device} of {moved.key.pool}"
     story = (
-        f"{seat.key.device} of {seat.key.pool} failed, was fenced, probed and released; the job moved to {elsewhere}."
+        f"{seat.key.device} of {seat.key.pool} failed and was fenced; the job moved to {elsewhere}. A canary found "
+        "that it bore no load; once repaired it passed probe, canary and soak, and was released."
     )
     fenced_after = witness.fenced_after(since_fault.read(), scene.NAMESPACE, seat.pod)
     return ending.verdict(view.console, problems, fenced_after, story)

@@ -11,7 +11,17 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-PHASES: Final = ("Quarantined", "Evacuating", "Recovering", "Probing", "Releasing", "Released")
+PHASES: Final = (
+    "Quarantined",
+    "Evacuating",
+    "Recovering",
+    "Probing",
+    "Canary",
+    "Soaking",
+    "Ramping",
+    "Releasing",
+    "Released",
+)
 """The usual way of an incident: what is still to come is shown from the start."""
 
 

@@ -55,7 +55,8 @@ EXPECTED: Final = {
     "incident recorded, once": ("create", "devicequarantines", 1),
     "device fenced, once": ("create", "devicetaintrules", 1),
     "job evicted by the Eviction API, once": ("create", "pods/eviction", 1),
-    "device probed, twice": ("create", "pods", 2),
+    "device tried four times: probe, canary, probe, canary": ("create", "pods", 4),
+    "fence changed twice: it let in who opted in, then its finalizer went": ("patch", "devicetaintrules", 2),
     "fence deleted, once": ("delete", "devicetaintrules", 1),
 }
 """The steps that must stand in the log: verb, resource and how often."""

@@ -64,6 +64,31 @@ def test_a_device_breaks_and_heals(kubeconfig: Path) -> None:
     assert "0 not healthy" in sickbay("status", "--name", NAME)[1]
 
 
+def test_a_driver_goes_and_comes_back(kubeconfig: Path) -> None:
+    """Both show in the status; a device that breaks meanwhile cannot tell."""
+    status, shown, _ = sickbay("lose-driver", "node-0", "--name", NAME)
+    assert status == 0
+    assert "  node-0  its driver is gone\n" in shown
+    assert "its driver is gone already; regain it first" in sickbay("lose-driver", "node-0", "--name", NAME)[2]
+    hint = sickbay("break", "node-0", "gpu-0", "--name", NAME)[2]
+    assert hint == "the driver of node-0 is gone: nothing tells of gpu-0 until it is back\n"
+    sickbay("heal", "node-0", "gpu-0", "--name", NAME)
+    status, shown, _ = sickbay("regain-driver", "node-0", "--name", NAME)
+    assert (status, "driver" in shown) == (0, False)
+    assert "its driver is there; only one that was lost" in sickbay("regain-driver", "node-0", "--name", NAME)[2]
+
+
+def test_a_card_is_swapped_for_one_that_is_well(kubeconfig: Path) -> None:
+    """Its fault, which shows only under load, goes with it, and the new card is named."""
+    status, shown, _ = sickbay("break", "node-0", "gpu-1", "--under-load", "--name", NAME)
+    assert status == 0
+    assert "0 not healthy\n  node-0 gpu-1  fails under load\n" in shown
+    status, shown, _ = sickbay("swap", "node-0", "gpu-1", "--name", NAME)
+    assert status == 0
+    assert re.match(r"gpu-1 of node-0 is another card now: GPU-\S+\n", shown)
+    assert "under load" not in shown
+
+
 def test_what_a_start_prints_is_enough_to_install_and_to_run(begun: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The exports are read by Sickbay's own commands; after it the account's kubeconfig can be had, and is its own."""
     assert "Sickbay is not installed in lab cli-test; run 'sickbay install" in sickbay("account", "--name", NAME)[2]
@@ -105,6 +130,9 @@ def test_the_words_of_a_health_are_those_of_a_pods_status() -> None:
         (["break", "node-7", "gpu-0"], "node 'node-7': not in this lab; it has node-0"),
         (["break", "node-0", "gpu-7"], "device 'gpu-7': not on node node-0; it has gpu-0, gpu-1"),
         (["break", "node-0", "gpu-0", "--health", "Odd"], "'Odd' is not one of"),
+        (["break", "node-0", "gpu-0", "--under-load", "--health", "Unknown"], "leave --health out"),
+        (["swap", "node-0", "gpu-7"], "device 'gpu-7': not on node node-0; it has gpu-0, gpu-1"),
+        (["lose-driver", "node-7"], "node 'node-7': not in this lab; it has node-0"),
         (["up"], "a lab named 'cli-test' is running"),
     ],
 )

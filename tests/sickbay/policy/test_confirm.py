@@ -10,7 +10,7 @@ import pytest
 from sickbay.model import contracts as c
 from sickbay.model.incident import IncidentState
 from sickbay.model.observation import Health
-from sickbay.policy import progress
+from sickbay.policy import progress, proving
 from sickbay.policy.ladder import next_step
 from sickbay.policy.steps import Step, Verb
 from tests.builders import NOW, incident, observation, policy, reading, seconds, user
@@ -90,7 +90,7 @@ def test_another_clock_does_not_shorten_confirm() -> None:
 def test_pauses_between_probes_stay_in_bounds(factor: float) -> None:
     """However steep the policy, a pause is never longer than its longest, and can be computed."""
     told = policy(probe={"first": "60s", "factor": factor, "longest": "1h", "attempts": 1000})
-    pauses = [progress.pause_after(incident(policy=told), n) for n in (0, 1, 2, 13, 999)]
+    pauses = [proving.pause_after(incident(policy=told), n) for n in (0, 1, 2, 13, 999)]
     assert pauses == sorted(pauses)
     assert pauses[0] == seconds(60)
     assert pauses[-1] <= seconds(3600)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sickbay.model.incident import Ask, IncidentState, ProbeStage, ReleaseStage, UserState, Verdict
+from sickbay.model.incident import Ask, IncidentState, ProbeStage, Proof, ReleaseStage, Trial, UserState, Verdict
 from sickbay.model.observation import Health
 from sickbay.model.record import Phase
 from sickbay.policy.ladder import next_step
@@ -116,7 +116,73 @@ def step(now: datetime = NOW, **facts: Any) -> Step:
             FREE | {"probe": ProbeStage.JUDGED}, LATER, Verb.STOP_PROBE, Phase.PROBING, id="a judged probe is removed"
         ),
         pytest.param(
-            FREE | {"verdict": Verdict.PASS}, LATER, Verb.OPEN_RELEASE, Phase.RELEASING, id="what passed is released"
+            FREE | {"probe": ProbeStage.STARTED, "trial": Trial.CANARY},
+            LATER,
+            Verb.AWAIT_PROBE,
+            Phase.CANARY,
+            id="a canary's load is waited for",
+        ),
+        pytest.param(
+            FREE | {"probe": ProbeStage.SOAKING, "trial": Trial.CANARY, "proof": Proof.PROBED},
+            LATER,
+            Verb.WAIT,
+            Phase.SOAKING,
+            id="a canary that is loaded soaks",
+        ),
+        pytest.param(
+            FREE | {"proof": Proof.PROBED}, LATER, Verb.START_PROBE, Phase.CANARY, id="a canary follows a passed probe"
+        ),
+        pytest.param(
+            FREE | {"proof": Proof.SOAKED}, LATER, Verb.RAMP, Phase.RAMPING, id="what soaked lets in who opted in"
+        ),
+        pytest.param(
+            FREE | {"proof": Proof.SOAKED, "policy": policy(ramp={"time": "0s"})},
+            LATER,
+            Verb.OPEN_RELEASE,
+            Phase.RELEASING,
+            id="without a ramp, what soaked is released",
+        ),
+        pytest.param(
+            FREE | {"proof": Proof.SOAKED, "ramped_at": LATER, "users": (user(),)},
+            LATER,
+            Verb.WAIT,
+            Phase.RAMPING,
+            id="who took it in the ramp may stay",
+        ),
+        pytest.param(
+            FREE | {"proof": Proof.SOAKED, "ramped_at": NOW, "users_at": None},
+            NOW + seconds(600),
+            Verb.LIST_USERS,
+            Phase.RAMPING,
+            id="at the end of a ramp it is written down who came",
+        ),
+        pytest.param(
+            FREE | {"proof": Proof.SOAKED, "ramped_at": NOW},
+            NOW + seconds(600),
+            Verb.OPEN_RELEASE,
+            Phase.RELEASING,
+            id="a ramp ends without takers",
+        ),
+        pytest.param(
+            FREE | {"flaps": 3}, LATER, Verb.WAIT, Phase.NEEDS_OPERATOR, id="a device that flaps is not tried at once"
+        ),
+        pytest.param(
+            FREE | {"policy": policy(quarantine={"expires": "10s"}), "next_probe_at": NOW + seconds(600)},
+            LATER,
+            Verb.WAIT,
+            Phase.NEEDS_OPERATOR,
+            id="a quarantine that gets too old asks a person",
+        ),
+        pytest.param(
+            FREE
+            | {
+                "policy": policy(quarantine={"expires": "10s", "onExpiry": "Probe"}),
+                "next_probe_at": NOW + seconds(600),
+            },
+            LATER,
+            Verb.START_PROBE,
+            Phase.PROBING,
+            id="or brings the next probe forward, if the policy wants that",
         ),
         pytest.param(
             FREE | {"verdict": Verdict.PASS, "swapped": True},

@@ -10,13 +10,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sickbay.model import contracts as c
-from sickbay.model.incident import IncidentState, ProbeStage, ReleaseStage, User, UserState, Verdict
+from sickbay.model.device import UNKNOWN_HARDWARE
+from sickbay.model.incident import IncidentState, ProbeStage, ReleaseStage, Trial, User, UserState, Verdict
 from sickbay.model.observation import Health
 from sickbay.model.record import Phase
-from sickbay.policy import progress
+from sickbay.policy import progress, proving
 from sickbay.policy.ladder import next_step
 from sickbay.policy.steps import Step, Verb
-from tests.builders import NOW, incident, observation, reading, seconds, user
+from tests.builders import NOW, UUID, incident, observation, reading, seconds, user
 
 LONGEST: Final = 2000
 """Steps within which every story must have ended once the world is kind."""
@@ -33,7 +34,9 @@ class Story:
         self.version = 100
         self.lease = 1
         self.fences: set[int] = set()
-        self.proved = False
+        self.probed = False
+        self.soaked = False
+        self.soaked_since: datetime | None = None
         self.bad = False
         self.sticky = False
         self.released_proved: bool | None = None
@@ -74,18 +77,46 @@ class Story:
     def do_read(self, _: Step) -> None:
         """Read something."""
         self.lease += 1
-        health = self.draw(st.sampled_from([None, *Health])) if self.maybe() else None
+        soaking = self.state.probe is ProbeStage.SOAKING
+        health = self.draw(st.sampled_from([None, *Health])) if self.maybe() else Health.HEALTHY if soaking else None
         if health is not Health.UNHEALTHY:
             self.sticky = False
         elif not self.sticky:
-            self.proved = False
+            self.lose()
         self.bad = health is Health.UNHEALTHY
-        if self.maybe():
-            self.version += 1
+        written = self.maybe()
+        self.version += written
         said = () if health is None else (observation(health, resource_version=str(self.version)),)
         admitted = self.kind or self.state.admitted
-        read = reading(health, observations=said, lease_version=str(self.lease), admitted=admitted)
+        gone = self.maybe() and self.draw(st.integers(0, 9)) == 0
+        ended = self.draw(st.sampled_from(Verdict)) if soaking and self.maybe() else Verdict.PASS
+        read = reading(
+            health,
+            observations=said,
+            lease_version=str(self.lease),
+            admitted=admitted,
+            hardware_id=UNKNOWN_HARDWARE if gone else UUID,
+            canary=None if ended is Verdict.PASS else c.ProbeVerdict(verdict=ended),
+        )
+        if soaking:
+            self.soak(well=health is Health.HEALTHY and not gone, ended=ended, written=bool(written))
         self.state = progress.after_read(self.state, read, self.now)
+
+    def soak(self, *, well: bool, ended: Verdict, written: bool) -> None:
+        """Keep the soak's clock, apart from the incident's own."""
+        if ended in {Verdict.FAIL, Verdict.INCONCLUSIVE}:
+            self.lose()
+        if not well or ended is not Verdict.PASS:
+            self.soaked_since = None
+        elif self.soaked_since is None or written:
+            self.soaked_since = self.now
+        since = self.soaked_since
+        self.soaked = since is not None and self.now - since >= self.state.policy.soak.time
+
+    def lose(self) -> None:
+        """Forget what was proved."""
+        self.probed = self.soaked = False
+        self.soaked_since = None
 
     def do_fence(self, _: Step) -> None:
         """Put the fence, or find it gone."""
@@ -127,34 +158,49 @@ class Story:
         """Send a probe; its fence must stand."""
         assert self.state.fence_number in self.fences or not self.kind
         self.sticky = self.bad
-        self.state = progress.after_probe_started(self.state, "held" if self.maybe() else "", self.now)
+        self.state = proving.after_probe_started(self.state, "held" if self.maybe() else "", self.now)
 
     def do_await_probe(self, _: Step) -> None:
         """Judge it."""
         verdict = self.draw(st.sampled_from(Verdict)) if self.maybe() else Verdict.PASS
-        self.proved = verdict is Verdict.PASS
-        self.state = progress.after_verdict(self.state, c.ProbeVerdict(verdict=verdict), self.now)
+        if verdict in {Verdict.FAIL, Verdict.INCONCLUSIVE}:
+            self.lose()
+        elif verdict is Verdict.WAITING:
+            pass  # nothing was tried
+        elif self.state.trial is Trial.PROBE:
+            self.probed = True
+        else:
+            assert self.probed, "a canary follows a probe that passed"
+            self.soaked_since = None
+        self.state = proving.after_verdict(self.state, c.ProbeVerdict(verdict=verdict), self.now)
 
     def do_stop_probe(self, _: Step) -> None:
         """Remove it."""
-        self.state = progress.after_probe_stopped(self.state, self.now)
+        self.state = proving.after_probe_stopped(self.state, self.now)
+
+    def do_ramp(self, _: Step) -> None:
+        """Let in who opted in, or find the fence gone."""
+        assert self.probed
+        assert self.soaked
+        lost = self.state.fence_number not in self.fences
+        self.state = proving.after_ramped(self.state, c.Fenced(uid=self.state.fence_uid, lost=lost), self.now)
 
     def do_open_release(self, _: Step) -> None:
         """Remember on what ground the release began."""
-        self.released_proved = self.proved
+        self.released_proved = self.probed and self.soaked
 
     def do_unlatch(self, step: Step) -> None:
         """Take the finalizer off."""
-        self.state = progress.after_release_step(self.state, step.verb)
+        self.state = proving.after_release_step(self.state, step.verb)
 
     def do_delete_fence(self, step: Step) -> None:
         """Delete the fence."""
         self.fences.discard(self.state.fence_number)
-        self.state = progress.after_release_step(self.state, step.verb)
+        self.state = proving.after_release_step(self.state, step.verb)
 
     def do_await_fence_gone(self, step: Step) -> None:
         """See it gone."""
-        self.state = progress.after_release_step(self.state, step.verb)
+        self.state = proving.after_release_step(self.state, step.verb)
 
     def do_close(self, _: Step) -> None:
         """Close the record."""

@@ -11,7 +11,11 @@ from typing import Any
 import pytest
 import structlog
 
+from sickbay.model.trace import trace_id
+from sickbay.telemetry import tracing
+from sickbay.telemetry.exporting import exporting
 from sickbay.telemetry.logging import Format, Level, about, configure
+from tests.collector import collecting
 
 
 @pytest.fixture
@@ -71,6 +75,21 @@ def test_no_text_forges_a_line(written: io.StringIO) -> None:
     structlog.get_logger("sickbay.test").info("said", message="bad\n\x1b[31mforged")
     assert len(console.getvalue().splitlines()) == 1
     assert "\x1b" not in console.getvalue()
+
+
+def test_a_line_names_the_trace_while_traces_are_exported(written: io.StringIO) -> None:
+    """That of what is under way, or of the incident that the line is about; none where nothing is exported."""
+    log = structlog.get_logger("sickbay.test")
+    with collecting() as collector, exporting(f"{collector.endpoint}/v1/traces", lost=lambda _: None):
+        log.info("about", incident="incident/a/1")
+        with tracing.part("p", "incident/a/1"):
+            log.info("inside")
+        log.info("of_nobody")
+    log.info("about", incident="incident/a/1")
+    about, inside, nobody, after = [e for e in events(written) if e["logger"] == "sickbay.test"]
+    assert about["trace_id"] == inside["trace_id"] == trace_id("incident/a/1")
+    assert "span_id" in inside
+    assert not {"trace_id", "span_id"} & (nobody.keys() | after.keys())
 
 
 def test_a_traceback_has_no_local_variables(written: io.StringIO) -> None:

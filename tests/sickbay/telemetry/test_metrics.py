@@ -45,6 +45,36 @@ def test_events_are_counted() -> None:
     }
 
 
+def test_time_and_ends_are_counted() -> None:
+    """Device-seconds add up; an incident that ends Cleared after its admission was a false quarantine."""
+    metrics = Metrics()
+    metrics.unknown(3, 2.0)
+    metrics.unknown(1, 2.0)
+    metrics.fenced_time(Phase.RECOVERING, 2.5)
+    metrics.ended(Phase.CLEARED, 30)
+    metrics.ended(Phase.RELEASED, 600)
+    metrics.api("GET", "Ok", 0.1)
+    metrics.api("OPTIONS", "Odd", 0.1)
+    metrics.spans_lost(5)
+    assert lines(metrics, "sickbay_unknown_devices") == {"sickbay_unknown_devices": 1.0}
+    assert lines(metrics, "sickbay_unknown_device_seconds_total").popitem()[1] == 8.0
+    assert lines(metrics, 'sickbay_fenced_device_seconds_total{phase="Recovering"}').popitem()[1] == 2.5
+    assert lines(metrics, "sickbay_false_quarantines_total").popitem()[1] == 1
+    assert lines(metrics, 'sickbay_quarantine_seconds_sum{outcome="Released"}').popitem()[1] == 600
+    assert lines(metrics, 'sickbay_api_requests_total{outcome="Ok",verb="GET"}').popitem()[1] == 1
+    assert lines(metrics, 'sickbay_api_requests_total{outcome="other",verb="other"}').popitem()[1] == 1
+    assert lines(metrics, "sickbay_spans_lost_total").popitem()[1] == 5
+
+
+def test_every_metric_of_the_table_is_in_a_scrape_from_the_start() -> None:
+    """But for one whose labels are an open set, of which only name and kind are."""
+    exposed = Metrics().exposed().decode()
+    samples = {line.partition("{")[0].partition(" ")[0] for line in exposed.splitlines() if not line.startswith("#")}
+    missing = [spec for spec in ALL if not samples & {spec.name, f"{spec.name}_count"}]
+    assert [spec.labels for spec in missing] == [{"reason": ()}]
+    assert all(f"# HELP {spec.name.removesuffix('_total')}" in exposed for spec in missing)
+
+
 def test_a_label_never_grows_without_bound() -> None:
     """A value outside a closed set is `other`; an open set is cut off by count."""
     metrics = Metrics()

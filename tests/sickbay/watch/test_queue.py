@@ -82,6 +82,27 @@ async def test_who_hangs_does_not_keep_the_queue_from_being_idle() -> None:
         await serving
 
 
+async def test_how_long_a_key_waited_is_told() -> None:
+    """Nearly nothing while a worker is free, and as long as it takes while none is."""
+    work, lags, told = Work(), list[float](), asyncio.Event()
+
+    def lag(seconds: float) -> None:
+        lags.append(seconds)
+        if len(lags) == 2:
+            told.set()
+
+    queue = KeyedQueue(work, workers=1, lag=lag)
+    serving = asyncio.create_task(queue.serve())
+    queue.add("a")
+    queue.add("b")
+    while not work.now["a"]:
+        await work.moved.wait()
+    work.go.set()
+    await asyncio.wait_for(told.wait(), 10)
+    assert 0 <= lags[0] < lags[1]
+    serving.cancel()
+
+
 async def test_failure_is_told_and_tried_again() -> None:
     """An error of our tree costs a pause; any other ends the queue."""
     failures: list[str] = []

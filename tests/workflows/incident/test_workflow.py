@@ -14,7 +14,7 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 from sickbay.model import contracts as c
-from sickbay.model.incident import IncidentReport, UserState, Verdict
+from sickbay.model.incident import IncidentReport, Trial, UserState, Verdict
 from sickbay.model.observation import Health
 from sickbay.model.record import Phase
 from tests.builders import DEVICE, incident, user
@@ -67,7 +67,8 @@ async def test_from_bad_to_released(time_skipping: WorkflowEnvironment, cached: 
     assert report.outcome is Phase.RELEASED
     assert report.moved == ("team/train-0",)
     assert world.fences == set()
-    once = (c.Activity.FENCE_DEVICE, c.Activity.EVICT_USER, c.Activity.START_PROBE, c.Activity.UNLATCH_FENCE)
+    assert world.sent == [Trial.PROBE, Trial.CANARY]
+    once = (c.Activity.FENCE_DEVICE, c.Activity.EVICT_USER, c.Activity.RAMP_FENCE, c.Activity.UNLATCH_FENCE)
     assert [world.done[name] for name in (*once, c.Activity.DELETE_FENCE, c.Activity.CLOSE_RECORD)] == [1] * 6
 
 
@@ -95,8 +96,77 @@ async def test_failed_probe_goes_back_and_the_next_passes(time_skipping: Workflo
     async with working(time_skipping, world):
         report = await (await begin(time_skipping)).result()
     assert (report.outcome, report.attempts) == (Phase.RELEASED, 1)
-    assert world.done[c.Activity.START_PROBE] == 2
+    assert world.sent == [Trial.PROBE, Trial.PROBE, Trial.CANARY]
     assert world.done[c.Activity.FENCE_DEVICE] == 1
+
+
+async def test_failing_load_sends_it_back_to_the_probe(time_skipping: WorkflowEnvironment) -> None:
+    """A fault that shows only under load passes the probe every time, and never the canary."""
+    world = World()
+    world.health = None
+    world.loads = [Verdict.FAIL, Verdict.FAIL, Verdict.PASS]
+    async with working(time_skipping, world):
+        report = await (await begin(time_skipping)).result()
+    assert (report.outcome, report.attempts) == (Phase.RELEASED, 2)
+    assert world.sent == [Trial.PROBE, Trial.CANARY] * 3
+    assert world.done[c.Activity.RAMP_FENCE] == 1
+
+
+async def test_soak_does_not_advance_without_a_reporter(time_skipping: WorkflowEnvironment) -> None:
+    """While nobody reports the soak stands still; time counts again from the first fresh Healthy."""
+    world = World()
+    world.health = None
+    world.soaking = (None, None)
+    silent = 30
+
+    def reporter_is_back() -> None:
+        if world.done[c.Activity.READ_DEVICE] == silent:
+            assert world.done[c.Activity.RAMP_FENCE] == 0
+            world.soaking = (Health.HEALTHY, None)
+
+    world.on[c.Activity.READ_DEVICE] = reporter_is_back
+    async with working(time_skipping, world):
+        report = await (await begin(time_skipping)).result()
+    assert report.outcome is Phase.RELEASED
+    assert world.done[c.Activity.READ_DEVICE] >= silent + 20  # ten minutes, looked at every 30 s
+
+
+async def test_unhealthy_while_it_soaks_sends_it_back(time_skipping: WorkflowEnvironment) -> None:
+    """The canary's own entry turns Unhealthy: the canary goes, and all is proved again after a longer pause."""
+    world = World()
+    world.health = None
+    world.soaking = (Health.UNHEALTHY, None)
+
+    def well_again() -> None:
+        if world.done[c.Activity.START_PROBE] > 2:
+            world.soaking = (Health.HEALTHY, None)
+
+    world.on[c.Activity.START_PROBE] = well_again
+    async with working(time_skipping, world):
+        report = await (await begin(time_skipping)).result()
+    assert (report.outcome, report.attempts) == (Phase.RELEASED, 1)
+    assert world.sent == [Trial.PROBE, Trial.CANARY] * 2
+    assert world.done[c.Activity.STOP_PROBE] == 4
+
+
+async def test_bad_news_in_the_ramp_fences_it_again(time_skipping: WorkflowEnvironment) -> None:
+    """A workload that opted in finds the device bad: nobody else gets it, and all is proved again."""
+    world = World()
+    world.health = None
+    said: list[bool] = []
+
+    def taker_is_unhappy() -> None:
+        if not said:
+            said.append(True)
+            world.says(Health.UNHEALTHY)
+
+    world.on[c.Activity.RAMP_FENCE] = taker_is_unhappy
+    world.on[c.Activity.START_PROBE] = lambda: world.says(None) if said else None
+    async with working(time_skipping, world):
+        report = await (await begin(time_skipping)).result()
+    assert (report.outcome, report.attempts) == (Phase.RELEASED, 1)
+    assert world.sent == [Trial.PROBE, Trial.CANARY] * 2
+    assert world.done[c.Activity.RAMP_FENCE] == 2
 
 
 async def test_never_bad_live_and_healthy_lasts(time_skipping: WorkflowEnvironment) -> None:
@@ -201,7 +271,7 @@ async def test_a_month_held_with_continue_as_new(time_skipping: WorkflowEnvironm
     assert last.run_id != first.first_execution_run_id
     assert world.done[c.Activity.FENCE_DEVICE] == 1
     assert title.startswith("gpu-3 on node-1")
-    assert "Held" in str(shown)
+    assert "Soaking" in str(shown)
 
 
 async def test_odd_signals_change_nothing(time_skipping: WorkflowEnvironment) -> None:

@@ -15,9 +15,11 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from sickbay.model import contracts as c
-from sickbay.model.incident import User, UserState, Verdict
-from sickbay.model.observation import Health
+from sickbay.model.incident import Trial, User, UserState, Verdict
+from sickbay.model.observation import Health, SourceRef
 from tests.builders import UUID, observation, reading
+
+CANARY = SourceRef(kind="Pod", namespace="sickbay-probe", name="canary", uid="canary-1")
 
 
 class World:
@@ -28,6 +30,9 @@ class World:
         version: resourceVersion of that pod.
         users: pods that hold the device.
         verdicts: of the probes to come; the last one repeats.
+        loads: of the canaries to come, likewise.
+        soaking: what the canary's own entry says while it soaks, and how the canary itself does.
+        sent: the trials that were sent, in order.
         fences: numbers of the fences that stand.
         done: how often each verb was carried out.
         on: per activity, something to happen when it is called, before it acts.
@@ -40,6 +45,9 @@ class World:
         self.admitted = True
         self.users: tuple[User, ...] = ()
         self.verdicts = [Verdict.PASS]
+        self.loads = [Verdict.PASS]
+        self.soaking: tuple[Health | None, Verdict | None] = (Health.HEALTHY, None)
+        self.sent: list[Trial] = []
         self.hardware = UUID
         self.fences: set[int] = set()
         self.superseded = False
@@ -71,14 +79,17 @@ class World:
             raise ApplicationError("record is another's", type=c.SUPERSEDED, non_retryable=True)
 
     @activity.defn(name=c.Activity.READ_DEVICE)
-    async def read_device(self, _: c.ReadDevice) -> c.Reading:
-        """Say what the pod says; the Lease moves with every reading."""
+    async def read_device(self, step: c.ReadDevice) -> c.Reading:
+        """Say what the pod says, and the canary while it soaks; the Lease moves with every reading."""
         self._called(c.Activity.READ_DEVICE)
         self.lease += 1
-        said = () if self.health is None else (observation(self.health, resource_version=str(self.version)),)
+        says, ends = self.soaking if step.canary else (None, None)
+        said = [] if self.health is None else [observation(self.health, resource_version=str(self.version))]
+        said += [] if says is None else [observation(says, source=CANARY, resource_version=str(step.canary))]
         return reading(
-            self.health,
-            observations=said,
+            max((o.health for o in said), key=lambda health: health.severity, default=None),
+            observations=tuple(said),
+            canary=None if ends is None else c.ProbeVerdict(verdict=ends),
             lease_version=str(self.lease),
             admitted=self.admitted,
             hardware_id=self.hardware,
@@ -140,16 +151,18 @@ class World:
         return c.Evicted(uid=eviction.user.uid, outcome=c.EvictionOutcome.ACCEPTED)
 
     @activity.defn(name=c.Activity.START_PROBE)
-    async def start_probe(self, _: c.StartProbe) -> c.ProbeStarted:
-        """Start a probe."""
+    async def start_probe(self, step: c.StartProbe) -> c.ProbeStarted:
+        """Start a probe or a canary."""
         self._called(c.Activity.START_PROBE)
+        self.sent.append(step.trial)
         return c.ProbeStarted()
 
     @activity.defn(name=c.Activity.AWAIT_PROBE)
-    async def await_probe(self, _: c.AwaitProbe) -> c.ProbeVerdict:
+    async def await_probe(self, step: c.AwaitProbe) -> c.ProbeVerdict:
         """Give the next verdict."""
         self._called(c.Activity.AWAIT_PROBE)
-        verdict = self.verdicts.pop(0) if len(self.verdicts) > 1 else self.verdicts[0]
+        verdicts = self.verdicts if step.trial is Trial.PROBE else self.loads
+        verdict = verdicts.pop(0) if len(verdicts) > 1 else verdicts[0]
         return c.ProbeVerdict(verdict=verdict)
 
     @activity.defn(name=c.Activity.STOP_PROBE)
@@ -157,6 +170,12 @@ class World:
         """Stop it."""
         self._called(c.Activity.STOP_PROBE)
         return c.Done()
+
+    @activity.defn(name=c.Activity.RAMP_FENCE)
+    async def ramp_fence(self, step: c.RampFence) -> c.Fenced:
+        """Let in who opted in, or find the fence gone."""
+        self._called(c.Activity.RAMP_FENCE)
+        return c.Fenced(uid=step.uid, lost=step.number not in self.fences)
 
     @activity.defn(name=c.Activity.UNLATCH_FENCE)
     async def unlatch_fence(self, _: c.FenceStep) -> c.Done:

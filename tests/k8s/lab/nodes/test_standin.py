@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
@@ -15,72 +14,9 @@ from k8s.lab.nodes.fleet import Health, NodeShape
 from sickbay import errors
 from tests.conftest import AddNodes
 from tests.k8s.cluster import create_claim, create_pod, create_template, pod_spec, until
+from tests.k8s.lab.nodes.ward import Ward, container, told_of
 
 pytestmark = pytest.mark.lab
-
-
-class Ward:
-    """One node with devices of a driver of its own, and a namespace whose pods use them."""
-
-    def __init__(self, lab: Lab, namespace: str, node: str, driver: str) -> None:
-        self.gateway = lab.gateway
-        self.fleet = lab.fleet
-        self.namespace = namespace
-        self.node = node
-        self.driver = driver
-
-    async def run(self, name: str, *, phase: str = "Running", **pod: Any) -> dict[str, Any]:
-        """Create a pod with a claim of its own, and wait for a phase."""
-        await create_pod(self.gateway, self.namespace, name, template="one", **pod)
-        return await self.until(name, lambda status: status["phase"] == phase)
-
-    async def until(self, name: str, seen: Any) -> dict[str, Any]:
-        """Wait for a pod's status."""
-
-        async def look() -> dict[str, Any] | None:
-            pod = await self.pod(name)
-            return pod if seen(pod["status"]) else None
-
-        return await until(look)
-
-    async def pod(self, name: str) -> dict[str, Any]:
-        """Read a pod."""
-        path = f"/api/v1/namespaces/{self.namespace}/pods/{name}"
-        pod: dict[str, Any] = decode(await self.gateway.request("GET", path))
-        return pod
-
-    async def gone(self, name: str) -> None:
-        """Wait until a pod is gone."""
-
-        async def look() -> bool:
-            try:
-                await self.pod(name)
-            except errors.NotFound:
-                return True
-            return False
-
-        await until(look)
-
-
-@pytest.fixture
-async def ward(lab: Lab, namespace: str, add_nodes: AddNodes) -> Ward:
-    """A ward with two devices."""
-    driver = f"{namespace}.example"
-    (node,) = await add_nodes(1, NodeShape(devices=2, driver=driver, prefix=namespace))
-    await create_template(lab.gateway, namespace, "one", driver)
-    return Ward(lab, namespace, node, driver)
-
-
-def container(pod: dict[str, Any]) -> dict[str, Any]:
-    """The status of a pod's one container."""
-    status: dict[str, Any] = pod["status"]["containerStatuses"][0]
-    return status
-
-
-def told_of(pod: dict[str, Any]) -> dict[str, str]:
-    """Resource id → health, in a pod's status."""
-    entries = container(pod).get("allocatedResourcesStatus", [])
-    return {resource["resourceID"]: resource["health"] for entry in entries for resource in entry["resources"]}
 
 
 async def test_a_bound_pod_runs_ready_and_tells_of_its_device(ward: Ward) -> None:
@@ -215,9 +151,7 @@ async def test_a_probe_tells_whether_its_device_works(ward: Ward, *, fails: bool
     """By its exit code, and by a message that names the card, whatever the health word says."""
     for device in ("gpu-0", "gpu-1"):
         await ward.fleet.break_device(ward.node, device, health=Health.HEALTHY, probe_fails=fails)
-    body = {"metadata": {"name": "probe"}, "spec": pod_spec(template="one", restart="Never")}
-    body["spec"]["containers"][0]["image"] = "sickbay.dev/probe:v1"
-    await ward.gateway.request("POST", f"/api/v1/namespaces/{ward.namespace}/pods", body=body)
+    await ward.start_trial("probe", "sickbay.dev/probe:v1")
     pod = await ward.until("probe", lambda status: status["phase"] in {"Succeeded", "Failed"})
     ended = container(pod)["state"]["terminated"]
     (uuids,) = [{d.uuid for d in n.devices} for n in ward.fleet.describe() if n.name == ward.node]

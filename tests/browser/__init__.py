@@ -1,0 +1,1 @@
+"""What an operator sees, in a real browser."""

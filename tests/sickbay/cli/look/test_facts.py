@@ -1,0 +1,143 @@
+"""What `explain`, `describe` and `events` say, to the letter."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from k8s.control import Control
+from sickbay import errors
+from sickbay.cli.look import facts, timeline
+from sickbay.cli.look.subject import find
+from sickbay.cli.look.table import Printer
+from sickbay.cli.look.told import Told
+from sickbay.model.incident import IncidentReport, TimelineEntry, User, UserState
+from sickbay.model.record import Phase
+from tests.builders import NOW, incident, policy, target
+from tests.sickbay.cli.look.golden import golden
+from tests.sickbay.cli.look.sights import LATER, WARD, key, record, sight
+
+STORY = (
+    TimelineEntry(at=NOW, phase=Phase.QUARANTINED, text="keeps new allocations off the device"),
+    TimelineEntry(at=NOW + timedelta(seconds=3), phase=Phase.EVACUATING, text="moves team/train-0 (Job train)"),
+)
+RUNNING = Told(
+    headline="Evacuating: waits for team/train-0 to run elsewhere (next check 2026-01-10 10:14:00Z)",
+    state=incident(
+        target=target(key("gpu-0")),
+        users=(
+            User(
+                namespace="team",
+                name="train-0",
+                uid="u",
+                owner_kind="Job",
+                owner_name="train",
+                state=UserState.EVICTED,
+                note="eviction accepted",
+            ),
+        ),
+        timeline=STORY,
+    ),
+)
+AWAY = Told(problem="Temporal at 127.0.0.1:7233, namespace 'default': cannot connect: connection refused")
+
+
+def explained(name: str, told: Told, control: Control | None = None) -> str:
+    """Explain a device of the ward."""
+    return "\n".join(facts.lay_out(facts.explanation(find(WARD, name), control, told, LATER))) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "told", "control"),
+    [
+        ("gpu-0", RUNNING, None),
+        ("gpu-1", AWAY, Control(paused=True, who="ann", why="firmware", until=LATER + timedelta(hours=1))),
+        ("gpu-2", Told(), Control()),
+        ("gpu-3", Told(), Control()),
+        ("gpu-4", Told(), Control()),
+    ],
+)
+def test_an_explanation_is_this(name: str, told: Told, control: Control | None) -> None:
+    """With and without Temporal: where it is, what it waits for and until when, the numbers, the fence."""
+    assert explained(name, told, control) == golden(f"explain-{name}", explained(name, told, control))
+
+
+def test_a_described_incident_is_this() -> None:
+    """It adds what only the incident knows: users, readings, probes, the story."""
+    subject = find(WARD, "gpu-0")
+    assert subject.record is not None
+    said = "\n".join(facts.lay_out(facts.incident(subject.record, RUNNING))) + "\n"
+    said = said.replace(policy().digest, "…")
+    assert said == golden("describe-incident", said)
+
+
+def test_a_described_past_incident_is_of_itself() -> None:
+    """Nothing of the device's last incident is told as if it were of that one."""
+    name = key("gpu-2").incident_id("40")
+    subject = find(WARD, name)
+    past = subject.past(name)
+    assert past is not None
+    report = IncidentReport(incident=name, device="d", moved=("team/train-0",), fences=1, timeline=STORY)
+    said = "\n".join(facts.lay_out(facts.past_incident(subject, past, Told(report=report)))) + "\n"
+    assert said == golden("describe-past", said)
+    assert subject.past(key("gpu-2").incident_id("100")) is None
+
+
+@pytest.mark.parametrize("name", ["gpu-1", "gpu-2", "gpu-4"])
+def test_a_described_quarantine_is_this(name: str) -> None:
+    """All of a record, or why it cannot be read."""
+    entry = find(WARD, name).entry
+    assert entry is not None
+    said = "\n".join(facts.lay_out(facts.quarantine(entry))) + "\n"
+    assert said == golden(f"describe-quarantine-{name}", said)
+
+
+def test_a_held_incident_says_whom_it_waits_for() -> None:
+    """Without Temporal the record knows that much."""
+    held = record(
+        "gpu-0",
+        spec={"admission": {"state": "Held", "by": "guard", "numbers": "6 of 12 fenced, 6 allowed"}},
+        status={"phase": "Held"},
+    )
+    lines = facts.lay_out(facts.explanation(find(sight([held], [], "gpu-0"), "gpu-0"), None, Told(), LATER))
+    assert "Waits for    the guard, which admits it when there is room, or a person's approval" in lines
+    assert "Admission    Held by guard: 6 of 12 fenced, 6 allowed" in lines
+
+
+@pytest.mark.parametrize("name", ["gpu-1", "node-0/gpu-1", "gpu.sickbay.dev/node-0/gpu-1", key("gpu-1").record_name])
+def test_a_device_has_many_names(name: str) -> None:
+    """Each finds the same one."""
+    assert find(WARD, name).place == ("gpu.sickbay.dev", "node-0", "gpu-1")
+
+
+def test_a_past_incident_finds_its_device() -> None:
+    """By the history of the record."""
+    assert find(WARD, key("gpu-2").incident_id("40")).place[2] == "gpu-2"
+
+
+def test_a_name_of_several_devices_is_refused_with_all_of_them() -> None:
+    """A guess could explain the wrong one."""
+    other = record("gpu-0", spec={"device": {"driver": "gpu.sickbay.dev", "pool": "node-1", "device": "gpu-0"}})
+    two = sight([record("gpu-0"), other])
+    with pytest.raises(
+        errors.UsageError, match=r"'gpu-0' names 2 devices; write one of .*/node-0/gpu-0, .*/node-1/gpu-0"
+    ):
+        find(two, "gpu-0")
+
+
+def test_a_name_of_nothing_is_refused_with_where_to_look() -> None:
+    """Exit status 1: the command line was right, the thing is not there."""
+    with pytest.raises(errors.SickbayError, match="nothing is named 'gpu-9'; see sickbay get devices") as told:
+        find(WARD, "gpu-9")
+    assert told.value.exit_status == 1
+
+
+def test_the_record_alone_tells_a_shorter_story() -> None:
+    """First word, admission, what was asked, how it ended."""
+    for name in ("gpu-1", "gpu-2"):
+        subject = find(WARD, name)
+        assert subject.record is not None
+        rows = timeline.rows(timeline.of_record(subject.record))
+        said = "\n".join(Printer(timeline.COLUMNS).table(rows)) + "\n"
+        assert said == golden(f"events-{name}", said)
