@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import datetime
-
 import structlog
 
 from activities.effect import effect
 from activities.guard import own_record
-from k8s.clock import utc_now
-from k8s.control import ControlMap
 from k8s.evictions import evict, leaving, read_pod
 from k8s.gateway import Gateway
 from k8s.records import Records
 from k8s.slots import EvictionSlots
 from k8s.users import UserLists
-from sickbay.model.base import tamed
 from sickbay.model.contracts import Activity, Evicted, EvictionOutcome, EvictUser
 from sickbay.policy.evictions import Refused
 
@@ -26,21 +20,11 @@ log = structlog.get_logger(__name__)
 class EvictionActivities:
     """One eviction at a time, within the cluster's cap."""
 
-    def __init__(
-        self,
-        gateway: Gateway,
-        records: Records,
-        users: UserLists,
-        slots: EvictionSlots,
-        *,
-        now: Callable[[], datetime] = utc_now,
-    ) -> None:
+    def __init__(self, gateway: Gateway, records: Records, users: UserLists, slots: EvictionSlots) -> None:
         self._gateway = gateway
         self._records = records
         self._users = users
         self._slots = slots
-        self._control = ControlMap(gateway)
-        self._now = now
 
     @effect(Activity.EVICT_USER)
     async def evict_user(self, step: EvictUser) -> Evicted:
@@ -51,10 +35,6 @@ class EvictionActivities:
         """
         await own_record(self._records, step.target)
         user = step.user
-        control = await self._control.read()
-        if control.paused_at(self._now()):
-            why = f"Sickbay was paused by {control.who or 'somebody'}: {control.why or 'no reason given'}"
-            return Evicted(uid=user.uid, outcome=EvictionOutcome.BUSY, message=tamed(why))
         key = step.target.effect_key(f"evict/{user.uid}", 1)
         if not await self._users.holds(step.target.device, user.uid):
             return await self._left(user.uid, key, "holds the device no longer")

@@ -11,12 +11,14 @@ from temporalio.exceptions import ApplicationError
 from activities.effect import effect
 from activities.guard import own_or_closed_record, own_record
 from k8s.records import Records
+from sickbay.model.base import tamed
 from sickbay.model.contracts import Activity, CloseRecord, Ended, WriteStatus, Written
 from sickbay.model.observation import Health, Reason, digest_of
 from sickbay.model.record import (
     APPROVED,
     HISTORY_LENGTH,
     NEEDS_OPERATOR,
+    PAUSED,
     WANTS_ADMISSION,
     Closed,
     Condition,
@@ -146,8 +148,22 @@ def _conditions(status: RecordStatus, step: WriteStatus, now: datetime) -> tuple
             last_transition_time=(ask.since if ask else None) or now,
         ),
     }
+    paused = _paused(status, step, now)
+    if paused is not None:
+        ours[PAUSED] = paused
     others = tuple(condition for condition in status.conditions if condition.type not in ours)
     return (*others, *(_since(status.condition(kind), condition) for kind, condition in ours.items()))
+
+
+def _paused(status: RecordStatus, step: WriteStatus, now: datetime) -> Condition | None:
+    """Tell of a pause, or that there is none any more; nothing where there never was one."""
+    pause = step.pause
+    if pause is None:
+        known = status.condition(PAUSED) is not None
+        return Condition(type=PAUSED, status="False", reason="Resumed", last_transition_time=now) if known else None
+    end = "until somebody resumes" if pause.until is None else f"until {pause.until:%Y-%m-%d %H:%M:%SZ}"
+    message = tamed(f"{pause.actor} {end}: {pause.reason or 'no reason given'}", 400)
+    return Condition(type=PAUSED, status="True", reason="Paused", message=message, last_transition_time=pause.since)
 
 
 def _since(before: Condition | None, after: Condition) -> Condition:
@@ -175,7 +191,8 @@ def _closed(record: Record, step: CloseRecord, now: datetime) -> RecordStatus:
     return status.model_copy(
         update={
             "phase": step.outcome,
-            "fence": FenceRef(),
+            # A retired device's fence stays where it is.
+            "fence": status.fence if step.outcome is Phase.RETIRED else FenceRef(),
             "conditions": tuple(_ended(condition, now) for condition in status.conditions),
             "closed": Closed(
                 at=now,
@@ -192,6 +209,6 @@ def _closed(record: Record, step: CloseRecord, now: datetime) -> RecordStatus:
 
 def _ended(condition: Condition, now: datetime) -> Condition:
     """An incident that is over asks for nothing, and who approved it approved no other."""
-    if condition.type not in {WANTS_ADMISSION, NEEDS_OPERATOR, APPROVED} or condition.status == "False":
+    if condition.type not in {WANTS_ADMISSION, NEEDS_OPERATOR, APPROVED, PAUSED} or condition.status == "False":
         return condition
     return Condition(type=condition.type, status="False", reason="Closed", last_transition_time=now)

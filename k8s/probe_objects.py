@@ -37,6 +37,9 @@ CLAIM_VERSION_ANNOTATION: Final = "sickbay.dev/claim-version"
 REQUEST: Final = "probe"
 CONTAINER: Final = "probe"
 
+READY: Final = "/sickbay/ready"
+"""In a canary's image: ends with 0 when its load has passed, with anything else before, and if it no longer holds."""
+
 GRACE: Final = 5
 """Seconds that a probe has to end."""
 
@@ -145,6 +148,14 @@ def pod_body(step: ProbeStep, image: str, lasts: timedelta, claim_version: str) 
             "readOnlyRootFilesystem": True,
         },
     }
+    if step.trial is Trial.CANARY:
+        # Without one a container is Ready as soon as it runs.
+        container["readinessProbe"] = {
+            "exec": {"command": [READY]},
+            "periodSeconds": 5,
+            "timeoutSeconds": 5,
+            "failureThreshold": 1,
+        }
     return {
         "apiVersion": PODS.api_version,
         "kind": "Pod",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -11,6 +12,7 @@ from k8s import claims
 from k8s.clock import utc_now
 from k8s.evictions import read_pod
 from k8s.gateway import Gateway
+from k8s.hands_off import HandsOff, unmanaged
 from k8s.listings import ClaimLister, Claims
 from k8s.owners import Owner, Owners, condition, facts_of
 from k8s.probe_objects import PROBE_NAMESPACE
@@ -37,6 +39,7 @@ class UserLists:
         self._claims = claim_lister
         self._owners = Owners(gateway)
         self._replacements = Replacements(gateway, self._owners)
+        self._hands_off = HandsOff(gateway)
         self._now = now
 
     async def users(self, device: DeviceKey, before: Iterable[User] = ()) -> tuple[User, ...]:
@@ -82,8 +85,12 @@ class UserLists:
         return move
 
     async def _judged(self, pod: Pod) -> tuple[Owner, Move]:
-        owner, node_ready = await asyncio.gather(self._owners.of(pod), self._node_ready(pod))
-        return owner, may_move(facts_of(pod, owner, now=self._now(), node_ready=node_ready))
+        owner, node_ready, marked = await asyncio.gather(
+            self._owners.of(pod), self._node_ready(pod), self._hands_off.namespace(pod.metadata.namespace)
+        )
+        facts = facts_of(pod, owner, now=self._now(), node_ready=node_ready)
+        hands_off = "it" if unmanaged(pod.metadata) else f"namespace {pod.metadata.namespace}" if marked else ""
+        return owner, may_move(replace(facts, hands_off=hands_off))
 
     async def _found(self, namespace: str, name: str, uid: str, known: User | None) -> User | None:
         """Read a pod that holds the device; None if it is gone or has ended."""

@@ -30,6 +30,8 @@ from temporalio.client import (
     WorkflowExecutionStatus,
     WorkflowFailureError,
     WorkflowQueryFailedError,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
 )
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.contrib.pydantic import pydantic_data_converter
@@ -39,6 +41,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from sickbay import visibility
 from sickbay.errors import TemporalRefused, TemporalUnavailable
 from sickbay.model.base import Payload, tamed
+from sickbay.model.command import COMMAND_UPDATE, Answer, Command
 from sickbay.model.contracts import (
     ADMITTED_SIGNAL,
     INCIDENT_WORKFLOW,
@@ -57,6 +60,9 @@ T = TypeVar("T")
 
 CALL_TIMEOUT: Final = timedelta(seconds=5)
 """For one call, connecting and the client's own retries included."""
+
+ANSWER_TIMEOUT: Final = timedelta(seconds=10)
+"""For the answer of an incident, whose worker may have to replay it first."""
 
 TASK_TIMEOUT: Final = timedelta(seconds=5)
 """Workflow task time-out: an eagerly started task that died with its process is given out again after this (the
@@ -349,6 +355,30 @@ class Temporal:
             TemporalRefused: it is not taken: too long, or one too many for this workflow.
         """
         return await self._signal(incident, ADMITTED_SIGNAL, admitted)
+
+    async def command(self, incident: str, command: Command) -> Answer | None:
+        """Give an incident a command and have its answer; None if it does not run.
+
+        Raises:
+            TemporalUnavailable: no answer; it may have been applied: the same command once more tells.
+            TemporalRefused: it is not taken at all; the text says why.
+        """
+        try:
+            return await self._answered(
+                lambda client: client.get_workflow_handle(incident).execute_update(
+                    COMMAND_UPDATE, command, id=command.id, result_type=Answer, rpc_timeout=ANSWER_TIMEOUT
+                ),
+                within=ANSWER_TIMEOUT + CALL_TIMEOUT,
+            )
+        except _NotFoundError:
+            return None
+        except WorkflowUpdateRPCTimeoutOrCancelledError as error:
+            raise TemporalUnavailable(
+                f"Temporal at {self.where} took the command, and no worker answers: see that 'sickbay run' or 'sickbay "
+                "worker' runs; the command is applied when one does"
+            ) from error
+        except WorkflowUpdateFailedError as error:
+            raise TemporalRefused(tamed(f"the incident does not take it: {error.cause}", 400)) from error
 
     async def _signal(self, incident: str, signal: str, argument: Payload) -> bool:
         try:

@@ -14,6 +14,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from sickbay.model.contracts import (
+    HINDERED,
     SUPERSEDED,
     WAITING,
     CloseRecord,
@@ -117,7 +118,7 @@ class _Attempt(ActivityInboundInterceptor):
 
 def ending_of(error: ApplicationError) -> Ending:
     """Tell a wait and a lost record from errors, and those that can be mended from the others."""
-    if error.type == WAITING:
+    if error.type in {WAITING, HINDERED}:
         return Ending.WAITING
     if error.type == SUPERSEDED:
         return Ending.SUPERSEDED

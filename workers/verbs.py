@@ -7,12 +7,14 @@ from typing import Any
 
 from activities.evictions import EvictionActivities
 from activities.fences import FenceActivities
+from activities.hindrance import HindranceActivities
 from activities.probes import ProbeActivities
 from activities.readings import ReadingActivities
 from activities.records import RecordActivities
 from activities.users import UserActivities
 from k8s.fences import Fences
 from k8s.gateway import Gateway
+from k8s.hands_off import HandsOff
 from k8s.listings import ClaimLister, SliceLister
 from k8s.probes import Probes
 from k8s.readings import Readings
@@ -32,19 +34,22 @@ def verbs(gateway: Gateway) -> list[Callable[..., Any]]:
     user = UserActivities(records, users, slots)
     eviction = EvictionActivities(gateway, records, users, slots)
     probe = ProbeActivities(records, probes)
+    # What cannot be undone asks first, each time.
+    hindrance = HindranceActivities(records, HandsOff(gateway))
     return [
         reading.read_device,
         record.write_status,
         record.close_record,
         fence.fence_device,
-        fence.ramp_fence,
-        fence.unlatch_fence,
-        fence.delete_fence,
+        hindrance.before(fence.ramp_fence),
+        hindrance.before(fence.unlatch_fence),
+        hindrance.before(fence.delete_fence),
         fence.await_fence_gone,
         user.list_users,
         user.await_users,
-        eviction.evict_user,
-        probe.start_probe,
+        hindrance.before(eviction.evict_user),
+        hindrance.before(probe.start_probe),
         probe.await_probe,
         probe.stop_probe,
+        hindrance.await_go,
     ]

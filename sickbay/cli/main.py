@@ -48,6 +48,13 @@ COMMANDS: Final = {
     "events": _Command("sickbay.cli.events", "Tell what happened in an incident, step by step."),
     "doctor": _Command("sickbay.cli.doctor", "Find what keeps Sickbay from its work, and say how to mend it."),
     "install": _Command("sickbay.cli.install", "Put Sickbay's objects into a cluster."),
+    "quarantine": _Command("sickbay.cli.quarantine", "Take a device out of service because you say so."),
+    "pause": _Command("sickbay.cli.command", "Stop one incident; the fence stays."),
+    "resume": _Command("sickbay.cli.command", "End the pause of one incident."),
+    "extend": _Command("sickbay.cli.command", "Keep a device out of service for longer."),
+    "approve": _Command("sickbay.cli.command", "Let a held incident act, or have one that asks try again."),
+    "retire": _Command("sickbay.cli.command", "End an incident and leave its device fenced for good."),
+    "probe-now": _Command("sickbay.cli.command", "Do not let a device rest any longer before its probe."),
     "policy": _Command("sickbay.cli.policy", "Check policy files."),
     "lab": _Command("sickbay.cli.lab", "A real control plane on this machine, to try things on."),
     "demo": _Command("sickbay.cli.demo", "One incident from fault to release, on a lab of its own."),
@@ -64,7 +71,7 @@ class _Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's interface
         if cmd_name not in COMMANDS:
             return None
-        command = getattr(import_module(COMMANDS[cmd_name].module), cmd_name)
+        command = getattr(import_module(COMMANDS[cmd_name].module), cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command
 

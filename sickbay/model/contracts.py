@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from sickbay.model.base import Name, Payload
+from sickbay.model.command import Pause
 from sickbay.model.device import UNKNOWN_HARDWARE
 from sickbay.model.incident import Ask, Target, Trial, User, Verdict
 from sickbay.model.observation import Health, Observation, Reason, Seen, SourceRef
@@ -61,10 +62,15 @@ class Activity(StrEnum):
     AWAIT_FENCE_GONE = "await_fence_gone"
     RAMP_FENCE = "ramp_fence"
     CLOSE_RECORD = "close_record"
+    AWAIT_GO = "await_go"
 
 
 SUPERSEDED: Final = "Superseded"
 """Type of the non-retryable error of every activity whose record is no longer its incident's."""
+
+HINDERED: Final = "Hindered"
+"""Type of the benign, non-retryable error of a step that was not carried out because the installation is paused or the
+node is not to be touched; its first detail is a `Halt`."""
 
 WAITING: Final = "Waiting"
 """Type of the benign, retryable error of an activity of the ``waits`` queue: nothing has changed yet."""
@@ -161,6 +167,7 @@ class WriteStatus(Payload):
     Attributes:
         wants_admission: ask the leader through the condition ``WantsAdmission``.
         ask: what a person is asked, as the condition ``NeedsOperator``.
+        pause: that holds, as the condition ``Paused``.
     """
 
     target: Target
@@ -172,6 +179,7 @@ class WriteStatus(Payload):
     release_number: int = 0
     wants_admission: bool = False
     ask: Ask | None = None
+    pause: Pause | None = None
 
 
 class Written(Payload):
@@ -226,6 +234,7 @@ class EvictUser(Payload):
 
     target: Target
     user: User
+    node: str = ""
     limits: Migration = Migration()
 
 
@@ -314,6 +323,7 @@ class FenceStep(Payload):
     number: int
     uid: str = ""
     release: int = 0
+    node: str = ""
 
 
 class RampFence(Payload):
@@ -323,12 +333,14 @@ class RampFence(Payload):
         number: of the fence.
         uid: of the fence.
         canary: number of the canary that passed, for the effect key.
+        node: that may be marked as not ours to manage.
     """
 
     target: Target
     number: int
     uid: str = ""
     canary: int = 0
+    node: str = ""
 
 
 class CloseRecord(Payload):
@@ -341,6 +353,13 @@ class CloseRecord(Payload):
     seen: tuple[Seen, ...] = ()
     lease_version: str = ""
     pods_version: str = ""
+
+
+class AwaitGo(Payload):
+    """Wait until neither a pause of the installation nor a mark on the node keeps the incident from its next step."""
+
+    target: Target
+    node: str = ""
 
 
 class Done(Payload):

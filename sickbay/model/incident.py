@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from sickbay.model.base import Name, Payload, tamed
+from sickbay.model.command import Orders
 from sickbay.model.device import UNKNOWN_HARDWARE, DeviceKey
 from sickbay.model.observation import Health, Observation, Reason
 from sickbay.model.policy import Policy
@@ -190,6 +191,7 @@ class IncidentState(Payload):
         fenced_at: since when that fence has been seen standing; None = it has to be made sure of.
         unsaid: phase, ask or counters differ from what the record says.
         searchable: names of the search attributes that the namespace knows; any other would fail the workflow's task.
+        orders: what people told it, and what holds because of it.
         max_events: continue as new beyond so many history events (tests force it low).
         trace_url: address of its trace, for people; ``""`` = nobody said where traces are shown.
     """
@@ -260,6 +262,8 @@ class IncidentState(Payload):
     closed: bool = False
 
     searchable: tuple[str, ...] = ()
+    orders: Orders = Orders()
+
     max_events: int = 4000
     trace_url: str = ""
 

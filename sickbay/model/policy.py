@@ -154,6 +154,8 @@ class Quarantine(Config):
     """Releases in `window` after which a person is asked before the device is tried again; each earlier one makes the
     first pause longer, as a failed probe does."""
     window: Duration = timedelta(days=1)
+    longest: Duration = timedelta(days=30)
+    """From the first `extend_quarantine` of an incident on; no later one goes beyond it."""
 
 
 class Policy(Config):

@@ -47,13 +47,15 @@ class Phase(StrEnum):
     RELEASED = "Released"
     CLEARED = "Cleared"
     SUPERSEDED = "Superseded"
+    RETIRED = "Retired"
+    """Ended by a person; the fence stays until other hardware is in the slot."""
     NEEDS_OPERATOR = "NeedsOperator"
     """Open, and a person is asked; it goes on by itself when it no longer needs one."""
 
     @property
     def final(self) -> bool:
         """Whether an incident ends here."""
-        return self in {Phase.RELEASED, Phase.CLEARED, Phase.SUPERSEDED}
+        return self in {Phase.RELEASED, Phase.CLEARED, Phase.SUPERSEDED, Phase.RETIRED}
 
 
 class AdmissionState(StrEnum):
@@ -153,6 +155,9 @@ WANTS_ADMISSION: Final = "WantsAdmission"
 NEEDS_OPERATOR: Final = "NeedsOperator"
 """Type of the condition by which an incident asks a person."""
 
+PAUSED: Final = "Paused"
+"""Type of the condition that tells of a person's pause of the incident; its message is who, until when and why."""
+
 APPROVED: Final = "Approved"
 """Type of the condition by which a person approves an incident; its message is who."""
 
@@ -241,6 +246,17 @@ class Record(Wire):
         """Closed means: the incident that the spec names has written its last phase."""
         status = self.status
         return status.incident == self.spec.incident and status.phase is not None and status.phase.final
+
+    @property
+    def paused(self) -> bool:
+        """Whether a person paused its incident."""
+        paused = self.status.condition(PAUSED) if self.status.incident == self.spec.incident else None
+        return paused is not None and paused.status == "True"
+
+    @property
+    def retired(self) -> bool:
+        """Whether a person took the device out of service for good: its fence stays without an incident."""
+        return self.closed and self.status.phase is Phase.RETIRED
 
     @property
     def admitted(self) -> bool:

@@ -25,6 +25,7 @@ class PodFacts:
         owner_gone: the controller that the pod names no longer exists: nothing rebuilds the pod.
         stalled: why it makes no progress on this device (a few words), ``""`` if it may be making some.
         retries_left: pods that a Job may still lose before it fails for good.
+        hands_off: what is marked as not Sickbay's to touch, the pod or its namespace; ``""`` if neither is.
         ignores_disruption: the Job's first failure rule that an eviction meets ignores ``DisruptionTarget``.
     """
 
@@ -36,6 +37,7 @@ class PodFacts:
     stalled: str = ""
     retries_left: int = 0
     ignores_disruption: bool = False
+    hands_off: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,9 @@ def may_move(pod: PodFacts) -> Move:
 
     Whether it is on its way out already is another question: it is asked right before an eviction.
     """
+    if pod.hands_off:
+        why = f"{pod.hands_off} is marked sickbay.dev/managed=false"
+        return _ask(pod, "HandsOff", why, f"remove the mark, or {_delete(pod)}")
     if pod.owner_kind == "Node":
         # The API server deletes only the mirror; kubelet runs the pod on.
         return _ask(pod, "MirrorPod", "kubelet runs it from a file on its node", "remove that file from the node")

@@ -15,6 +15,7 @@ from sickbay.model.policy import Mode
 from sickbay.model.record import Phase
 from sickbay.policy.evacuate import evacuate
 from sickbay.policy.prove import ramp, recover, release, remove
+from sickbay.policy.restraint import bound, held_back, keep, rest
 from sickbay.policy.standing import LONGEST_RECHECK, REMINDER, free, healthy_recheck, stable
 from sickbay.policy.steps import Step, Verb
 
@@ -41,10 +42,18 @@ def next_step(state: IncidentState, now: datetime) -> Step:
         state: all facts of the incident, among them the policy it began with.
         now: the workflow's time, timezone-aware.
     """
+    return held_back(state, _unhindered(state, now), now)
+
+
+def _unhindered(state: IncidentState, now: datetime) -> Step:
     if state.closed:
         return Step(
             verb=Verb.END, phase=state.outcome or Phase.SUPERSEDED, reason="Closed", message="the record is closed"
         )
+    # A person's pause comes before everything but the fence.
+    resting = rest(state)
+    if resting is not None:
+        return resting
     # A step that failed for long is a reason to tell a person, and to try again.
     if state.fault is not None and not state.retrying:
         return Step(
@@ -81,11 +90,12 @@ def _fenced(state: IncidentState, now: datetime) -> Step:
     # Nothing bad was ever read live, and Healthy lasts: the fence was provisional, nobody was moved.
     untried = state.probe is ProbeStage.NONE and state.verdict is None
     provisional = not state.verified and state.reason not in ON_ITS_WORD and untried
-    if stable(state) and (provisional or state.policy.mode is Mode.SHADOW):
+    kept = bound(state, now)
+    if not kept and stable(state) and (provisional or state.policy.mode is Mode.SHADOW):
         return _cleared(state, "never bad in a live reading, and fresh Healthy lasts")
     # Without the word to enforce, nobody is moved and nothing is tried: the fence shows what would be.
     if state.policy.mode not in ACTING:
-        return _look_on(state, now)
+        return keep(state, now) if kept else _look_on(state, now)
     # Twice by hand is no slip: a fence is put back every time, and nothing else is done for a day.
     if state.hand_edits > 1 and now < _edited_at(state, now) + REMINDER:
         return _hand_edited(state, _edited_at(state, now) + REMINDER)
@@ -97,7 +107,8 @@ def _fenced(state: IncidentState, now: datetime) -> Step:
         return ramp(state, now)
     if not free(state, now):
         return evacuate(state, now)
-    return recover(state, now)
+    # A person keeps the device for longer: its users leave, but nothing is tried.
+    return keep(state, now) if kept else recover(state, now)
 
 
 def _edited_at(state: IncidentState, now: datetime) -> datetime:

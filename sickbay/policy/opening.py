@@ -79,6 +79,44 @@ def opened(
     )
 
 
+def quarantined_by(
+    actor: str,
+    reason: str,
+    device: DeviceKey,
+    before: Record | None,
+    *,
+    node: str,
+    namespace_id: str,
+    version: str,
+    now: datetime,
+) -> RecordSpec:
+    """Write the spec of an incident that a person begins; the guard decides on it as on any other.
+
+    Args:
+        actor: user name, which the API server checks.
+        reason: why, for people.
+        device: to be taken out of service.
+        before: the closed record that is taken over.
+        node: where the device is.
+        namespace_id: of the Temporal namespace that is to hold the incident.
+        version: names the incident; never used before.
+        now: when.
+    """
+    return RecordSpec(
+        cluster=device.cluster,
+        device=RecordDevice(driver=device.driver, pool=device.pool, device=device.device),
+        node=node,
+        reason=Reason.PERSON,
+        message=reason,
+        first_bad_at=now,
+        incident=device.incident_id(version),
+        status_version=version,
+        first_fence=1 if before is None else before.status.counters.fence + 1,
+        namespace_id=namespace_id,
+        actor=actor,
+    )
+
+
 def raised(decision: Decision, admission: Admission, standing: Standing, before: Record) -> RecordSpec:
     """Write what a Suspect that turned Unhealthy changes; incident, status version and first bad time stay."""
     finding = decision.finding

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
 from sickbay.model.base import Payload
 from sickbay.model.incident import Ask, Trial, User
@@ -28,6 +29,8 @@ class Verb(StrEnum):
     UNLATCH = "Unlatch"
     DELETE_FENCE = "DeleteFence"
     AWAIT_FENCE_GONE = "AwaitFenceGone"
+    AWAIT_GO = "AwaitGo"
+    """Something outside the incident keeps it from a step that cannot be undone."""
     CLOSE = "Close"
     WAIT = "Wait"
     END = "End"
@@ -35,7 +38,12 @@ class Verb(StrEnum):
     @property
     def waits(self) -> bool:
         """Whether it may take long and is given up as soon as something is said."""
-        return self in {Verb.AWAIT_USERS, Verb.AWAIT_PROBE, Verb.STOP_PROBE, Verb.AWAIT_FENCE_GONE, Verb.WAIT}
+        return self in _WAITS
+
+
+_WAITS: Final = frozenset(
+    {Verb.AWAIT_USERS, Verb.AWAIT_PROBE, Verb.STOP_PROBE, Verb.AWAIT_FENCE_GONE, Verb.AWAIT_GO, Verb.WAIT}
+)
 
 
 class Step(Payload):

@@ -74,7 +74,8 @@ class Books:
     def taken(self) -> Mapping[str, int]:
         """Devices by driver that take a place of their pool's share.
 
-        They have an admitted, unclosed record, or a fence of ours whether or not its record can be read.
+        They have an admitted, unclosed record, or a fence of ours whether or not its record can be read. A retired
+        device takes none: it is not coming back.
         """
         return self._taken_of
 
@@ -183,7 +184,9 @@ class Books:
     def _count(self, device: DeviceKey) -> None:
         """Keep the count as it goes: a burst asks for it at each of its devices."""
         record = self._open.get(device.record_name)
-        takes = device in self._fences or (record is not None and record.admitted)
+        known = self._records.get(device.record_name)
+        retired = known is not None and known.retired
+        takes = (device in self._fences and not retired) or (record is not None and record.admitted)
         if takes and device not in self._taken:
             self._taken.add(device)
             self._taken_of[device.driver] += 1

@@ -64,7 +64,7 @@ class Housekeeping:
         now, found = self._now(), []
         for record in self._directory.books.records:
             closed = record.status.closed
-            if not record.closed or closed is None:
+            if not record.closed or record.retired or closed is None:
                 continue
             old = now - closed.at >= self._policy.keep or record.deleting
             quiet = decide(self._directory.track(record.spec.key), None, self._policy).action is Action.IGNORE

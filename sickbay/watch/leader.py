@@ -14,7 +14,7 @@ from typing import Final
 import structlog
 
 from sickbay.model.contracts import Admitted, Observed
-from sickbay.model.device import DeviceKey
+from sickbay.model.device import UNKNOWN_HARDWARE, DeviceKey
 from sickbay.model.observation import Health
 from sickbay.model.policy import Policy
 from sickbay.model.record import Admission, AdmissionState, Phase, Record
@@ -39,6 +39,9 @@ AT_ONCE: Final = timedelta(0)
 
 WHILE_PAUSED: Final = timedelta(seconds=5)
 """Between two looks at a device while the installation is paused."""
+
+RETIRED: Final = timedelta(minutes=1)
+"""Between two looks whether other hardware is in the slot of a retired device."""
 
 IN_DOUBT: Final = timedelta(seconds=5)
 """Between two looks at a suspect while most of the fleet is in doubt."""
@@ -104,6 +107,8 @@ class Leader:
 
     async def _consider(self, device: DeviceKey, before: Record | None) -> timedelta | None:
         """Open an incident if there is reason to."""
+        if before is not None and before.retired and not self._replaced(before):
+            return RETIRED
         decision, admission = self._decide(device, before), None
         orphan = await self._orphans.look(device, hurry=decision.action is Action.OPEN)
         if isinstance(orphan, Decision):
@@ -119,6 +124,12 @@ class Leader:
         if self._books.record(device) is not before:
             return AT_ONCE
         return await self._open(device, decision, before, admission)
+
+    def _replaced(self, retired: Record) -> bool:
+        """Whether other hardware than the one that was retired is known to be in its slot."""
+        device, failed = retired.spec.key, retired.spec.hardware_id
+        now = self._directory.pools.hardware_id(device, self._policy.probe.identity_attribute(device.driver))
+        return UNKNOWN_HARDWARE not in {failed, now} and now != failed
 
     async def _open(
         self, device: DeviceKey, decision: Decision, before: Record | None, admission: Admission | None
@@ -274,6 +285,8 @@ class Leader:
         word = (record.spec.incident, self._directory.track(device).outline(self._policy))
         if finding is None or self._told.get(device) == word:
             return
+        if record.paused:
+            return  # it reads for itself when it goes on; a device that flaps must not fill its history till then
         self._told[device] = word
         observed = Observed(health=finding.health, reason=finding.reason, message=finding.message, at=self._now())
         self._signals.tell(record.spec.incident, observed, known=known or record.spec.severity)

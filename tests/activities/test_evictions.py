@@ -8,10 +8,10 @@ import pytest
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from k8s.control import ControlMap
 from k8s.evictions import read_pod
+from k8s.gateway import MERGE_PATCH
 from k8s.lab.lab import Lab
-from k8s.resources import DEPLOYMENTS, PODDISRUPTIONBUDGETS, REPLICASETS
+from k8s.resources import DEPLOYMENTS, NAMESPACES, PODDISRUPTIONBUDGETS, PODS, REPLICASETS
 from sickbay import errors
 from sickbay.model.contracts import SUPERSEDED, Evicted, EvictionOutcome, EvictUser, ListUsers
 from sickbay.model.incident import User
@@ -161,17 +161,18 @@ async def test_another_uid_is_another_pod(incident: Incident) -> None:
     assert not await terminating(incident, one)
 
 
-async def test_nobody_is_evicted_while_sickbay_is_paused(sickbay: Installation, incident: Incident) -> None:
-    """A person's word comes before every eviction."""
+@pytest.mark.parametrize("where", ["pod", "namespace"])
+async def test_a_pod_that_is_marked_is_not_evicted(lab: Lab, namespace: str, incident: Incident, where: str) -> None:
+    """A mark on it or on its namespace says hands off; whoever listed it before learns so right before the eviction."""
     one, _ = await users(incident)
-    control = ControlMap(sickbay.admin)
-    await control.pause(who="ada", why="power works")
-    try:
-        answer = await evicted(incident, one)
-    finally:
-        await control.resume()
-    assert (answer.outcome, "ada" in answer.message) == (EvictionOutcome.BUSY, True)
+    assert one.may_move
+    path = PODS.path(namespace, one.name) if where == "pod" else NAMESPACES.path(name=namespace)
+    body = {"metadata": {"labels": {"sickbay.dev/managed": "false"}}}
+    await lab.gateway.request("PATCH", path, body=body, content_type=MERGE_PATCH)
+    answer = await evicted(incident, one)
+    assert (answer.outcome, "sickbay.dev/managed=false" in answer.message) == (EvictionOutcome.UNMOVABLE, True)
     assert not await terminating(incident, one)
+    assert [u.may_move for u in await users(incident) if u.uid == one.uid] == [False]
 
 
 async def test_an_incident_that_lost_its_record_evicts_nobody(incident: Incident) -> None:

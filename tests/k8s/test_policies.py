@@ -173,6 +173,38 @@ async def test_operators_create_in_their_own_name(sickbay: Installation) -> None
             await create_record(nobody, a_record(key, actor=PERSON))
 
 
+async def test_operators_take_over_what_has_ended(sickbay: Installation) -> None:
+    """The record of an ended incident may become another's, in their own name; anything else of it stays refused."""
+    key, records = a_device(), Records(sickbay.gateway)
+    record = await records.create(key, record_spec(key, term=await sickbay.term()))
+    path = DEVICEQUARANTINES.path(name=record.name)
+    status = RecordStatus(incident=record.spec.incident, run=1, phase=Phase.QUARANTINED)
+    over = {"spec": {"incident": key.incident_id("person-1"), "statusVersion": "person-1", "actor": PERSON, "term": 0}}
+
+    async def try_to(person: Gateway, patch: dict[str, Any]) -> None:
+        await person.request("PATCH", path, body=patch, params=DRY, content_type=MERGE_PATCH)
+
+    async with sickbay.as_user(PERSON, OPERATORS) as person:
+        record = await records.write_status(record, status)
+        with pytest.raises(errors.Forbidden, match="has ended"):
+            await try_to(person, over)
+        record = await records.write_status(record, status.model_copy(update={"phase": Phase.RETIRED}))
+        with pytest.raises(errors.Forbidden, match="has ended"):
+            await try_to(person, over)
+        await records.write_status(record, status.model_copy(update={"phase": Phase.RELEASED}))
+        await try_to(person, over)
+        with pytest.raises(errors.Forbidden, match=r"set spec\.actor"):
+            await try_to(person, {"spec": over["spec"] | {"actor": "somebody"}})
+        with pytest.raises(errors.Forbidden, match=r"set spec\.admission\.by"):
+            await try_to(person, {"spec": over["spec"] | {"admission": {"state": "Admitted", "by": "guard"}}})
+        others: tuple[dict[str, Any], ...] = ({"spec": {"message": "x"}}, {"metadata": {"finalizers": []}})
+        for other in others:
+            with pytest.raises(errors.Forbidden, match="has ended"):
+                await try_to(person, other)
+        with pytest.raises(errors.Forbidden):
+            await person.request("DELETE", path, params=DRY)
+
+
 # --- fences -----------------------------------------------------------------------------------------------------------
 
 

@@ -169,3 +169,18 @@ def _last(state: IncidentState) -> str:
     if state.verdict is None:
         return ""
     return f"; last verdict {state.verdict}" + (f": {_safe(state.verdict_note)}" if state.verdict_note else "")
+
+
+def _people(state: IncidentState) -> str:
+    orders, said = state.orders, []
+    if orders.pause is not None:
+        end = "until somebody resumes" if orders.pause.until is None else f"until {_clock(orders.pause.until)}"
+        since = _clock(orders.pause.since)
+        said.append(f"paused by {orders.pause.actor} since {since} {end}: {orders.pause.reason or 'no reason given'}")
+    if orders.kept_until is not None:
+        said.append(f"kept out of service until {_clock(orders.kept_until)}")
+    if orders.retiring:
+        said.append(f"retired by {orders.retiring}")
+    if orders.halt is not None:
+        said.append(orders.halt.message)
+    return _safe("; ".join(said), 400) or "nothing asked"

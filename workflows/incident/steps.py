@@ -19,7 +19,7 @@ from sickbay.model.incident import IncidentState, ProbeStage, Trial
 from sickbay.model.observation import Seen
 from sickbay.model.policy import Mode
 from sickbay.model.record import Phase
-from sickbay.policy import progress, proving
+from sickbay.policy import commanding, progress, proving
 from sickbay.policy.prove import lasts
 from sickbay.policy.steps import Step, Verb
 from sickbay.policy.story import note
@@ -112,6 +112,7 @@ def _write(state: IncidentState, _: Step) -> c.WriteStatus:
         release_number=state.release_number,
         wants_admission=state.phase is Phase.HELD,
         ask=state.ask,
+        pause=state.orders.pause,
     )
 
 
@@ -138,7 +139,7 @@ def _users(state: IncidentState, _: Step) -> c.ListUsers:
 def _evict(state: IncidentState, step: Step) -> c.EvictUser:
     if step.user is None:
         raise ValueError("an eviction names its user")
-    return c.EvictUser(target=state.target, user=step.user, limits=state.policy.migration)
+    return c.EvictUser(target=state.target, user=step.user, node=state.node, limits=state.policy.migration)
 
 
 def _start_probe(state: IncidentState, _: Step) -> c.StartProbe:
@@ -168,13 +169,27 @@ def _stop_probe(state: IncidentState, _: Step) -> c.StopProbe:
 
 
 def _ramp(state: IncidentState, _: Step) -> c.RampFence:
-    return c.RampFence(target=state.target, number=state.fence_number, uid=state.fence_uid, canary=state.probe_number)
+    return c.RampFence(
+        target=state.target,
+        number=state.fence_number,
+        uid=state.fence_uid,
+        canary=state.probe_number,
+        node=state.node,
+    )
 
 
 def _fence_step(state: IncidentState, _: Step) -> c.FenceStep:
     return c.FenceStep(
-        target=state.target, number=state.fence_number, uid=state.fence_uid, release=state.release_number
+        target=state.target,
+        number=state.fence_number,
+        uid=state.fence_uid,
+        release=state.release_number,
+        node=state.node,
     )
+
+
+def _go(state: IncidentState, _: Step) -> c.AwaitGo:
+    return c.AwaitGo(target=state.target, node=state.node)
 
 
 def _close(state: IncidentState, step: Step) -> c.CloseRecord:
@@ -225,6 +240,7 @@ CALLS: Final[dict[Verb, Call]] = {
     Verb.CLOSE: Call(c.Activity.CLOSE_RECORD, _close, c.Done, _closed),
     Verb.AWAIT_USERS: _polled(c.Activity.AWAIT_USERS, _users, c.Users, progress.after_users),
     Verb.AWAIT_PROBE: _polled(c.Activity.AWAIT_PROBE, _await_probe, c.ProbeVerdict, proving.after_verdict),
+    Verb.AWAIT_GO: _polled(c.Activity.AWAIT_GO, _go, c.Done, lambda s, _, now: commanding.after_go(s, now)),
     Verb.AWAIT_FENCE_GONE: _polled(c.Activity.AWAIT_FENCE_GONE, _fence_step, c.Done, _staged(Verb.AWAIT_FENCE_GONE)),
 }
 """Every verb that is an activity."""

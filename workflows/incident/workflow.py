@@ -17,10 +17,12 @@ from temporalio.exceptions import ActivityError, ApplicationError, is_cancelled_
 with workflow.unsafe.imports_passed_through():
     from sickbay.model import contracts as c
     from sickbay.model.base import Payload, tamed
+    from sickbay.model.command import COMMAND_UPDATE, UNVERIFIED, Answer, Command, CommandVerb, Halt
     from sickbay.model.incident import IncidentReport, IncidentState
     from sickbay.model.record import Phase
-    from sickbay.policy import progress
+    from sickbay.policy import commanding, progress
     from sickbay.policy.ladder import next_step
+    from sickbay.policy.restraint import settle
     from sickbay.policy.steps import Step, Verb
     from sickbay.policy.story import note
     from workflows.incident import filing, present
@@ -47,8 +49,11 @@ class DeviceIncident:
     @workflow.init
     def __init__(self, state: IncidentState) -> None:
         """Take the state: a new incident's, or what the last run continued with."""
-        self._state = state
+        self._state = commanding.begun(state, workflow.now())
         self._inbox = Inbox()
+        # Apart from what the watcher says: a command is answered at once, a word only after what is under way.
+        self._orders = Inbox(workflow.info().run_id)
+        self._ordered = False
         self._waiting: Waiting | None = None
 
     @workflow.run
@@ -62,6 +67,10 @@ class DeviceIncident:
                 cause = error.cause
                 if isinstance(cause, ApplicationError) and cause.type == c.SUPERSEDED:
                     break
+                if isinstance(cause, ApplicationError) and cause.type == c.HINDERED:
+                    halt = Halt.model_validate(cause.details[0])
+                    self._state = commanding.halted(self._state, halt, workflow.now())
+                    continue
                 reason = UNSPEAKABLE if error.activity_type == c.Activity.WRITE_STATUS else "StepFailed"
                 remedy = f"a step failed for long and is tried again: {cause or error}"
                 self._failed(error, reason, remedy, activity=error.activity_type)
@@ -91,6 +100,48 @@ class DeviceIncident:
         """Enqueue the leader's admission."""
         self._inbox.put(c.ADMITTED_SIGNAL, args)
 
+    @workflow.update(name=COMMAND_UPDATE, description="Tell the incident what to do, and be answered at once")
+    def command(self, command: Command) -> Answer:
+        """Apply a command that came by a door which asks who somebody is."""
+        self._take_orders()
+        return self._obey(command, verified=True)
+
+    @command.validator
+    def _check_command(self, command: Command) -> None:
+        """Turn away what no answer is owed to, at no cost of history; everything else is answered, and written down."""
+        if command.actor.startswith(UNVERIFIED):
+            raise ApplicationError(f"actor: {UNVERIFIED} is the name of nobody; give your own")
+
+    @workflow.signal(name=CommandVerb.PAUSE, description="Stop moving, probing and releasing; the fence stays")
+    def pause(self, *args: object) -> None:
+        """Enqueue the command, with a reason or an object, or nothing."""
+        self._orders.put(CommandVerb.PAUSE, args)
+
+    @workflow.signal(name=CommandVerb.EXTEND_QUARANTINE, description='Keep it out of service: {"until": "<time>"}')
+    def extend_quarantine(self, *args: object) -> None:
+        """Enqueue the command; its object names until when."""
+        self._orders.put(CommandVerb.EXTEND_QUARANTINE, args)
+
+    @workflow.signal(name=CommandVerb.RESUME, description="Refused as a signal: sickbay resume")
+    def resume(self, *args: object) -> None:
+        """Enqueue the command, so that its sender finds it refused."""
+        self._orders.put(CommandVerb.RESUME, args)
+
+    @workflow.signal(name=CommandVerb.APPROVE, description="Refused as a signal: sickbay approve")
+    def approve(self, *args: object) -> None:
+        """Enqueue the command, so that its sender finds it refused."""
+        self._orders.put(CommandVerb.APPROVE, args)
+
+    @workflow.signal(name=CommandVerb.RETIRE, description="Refused as a signal: sickbay retire")
+    def retire(self, *args: object) -> None:
+        """Enqueue the command, so that its sender finds it refused."""
+        self._orders.put(CommandVerb.RETIRE, args)
+
+    @workflow.signal(name=CommandVerb.PROBE_NOW, description="Refused as a signal: sickbay probe-now")
+    def probe_now(self, *args: object) -> None:
+        """Enqueue the command, so that its sender finds it refused."""
+        self._orders.put(CommandVerb.PROBE_NOW, args)
+
     @workflow.signal(dynamic=True)
     def unknown(self, name: str, args: Sequence[RawValue]) -> None:
         """Enqueue a signal that does not exist, so that its sender finds it refused."""
@@ -100,6 +151,7 @@ class DeviceIncident:
         """Take what was said, decide, act; say whether the incident is over."""
         self._take_words()
         now = workflow.now()
+        self._state = settle(self._state, now)
         step = next_step(self._state, now)
         if step.verb is Verb.END:
             return True
@@ -127,7 +179,27 @@ class DeviceIncident:
         if updates := filing.updates(self._state, workflow.info().typed_search_attributes, outcome=outcome):
             workflow.upsert_search_attributes(updates)
 
+    def _take_orders(self) -> None:
+        while self._orders:
+            word = self._orders.take()
+            if isinstance(word, Command):
+                self._obey(word, verified=False)
+            elif isinstance(word, Refusal):
+                self._refuse(word)
+        if self._orders.dropped:
+            self._state = commanding.refused(
+                self._state, f"{self._orders.dropped} signals were too many at once", workflow.now()
+            )
+            self._orders.dropped = 0
+
+    def _obey(self, command: Command, *, verified: bool) -> Answer:
+        self._state, answer = commanding.obey(self._state, command, workflow.now(), verified=verified)
+        self._ordered = True
+        return answer
+
     def _take_words(self) -> None:
+        self._take_orders()
+        self._ordered = False
         while self._inbox:
             word = self._inbox.take()
             now = workflow.now()
@@ -135,13 +207,13 @@ class DeviceIncident:
                 self._state = progress.heard(self._state, word, now)
             elif isinstance(word, c.Admitted):
                 self._state = progress.called(self._state, word)
-            else:
+            elif isinstance(word, Refusal):
                 self._refuse(word)
 
     def _refuse(self, refusal: Refusal) -> None:
         workflow.logger.warning("signal refused: %s: %s", refusal.name, refusal.why)
         text = f"signal {refusal.name} refused: {refusal.why}"
-        self._state = note(self._state, text, workflow.now())
+        self._state = commanding.refused(self._state, text, workflow.now())
 
     def _failed(self, error: BaseException, reason: str, remedy: str, activity: str = "") -> None:
         if is_cancelled_exception(error):
@@ -200,7 +272,9 @@ class DeviceIncident:
         self._waiting = Waiting(step.verb, argument, self._start(step, argument))
 
     def _disturbed(self) -> bool:
-        return bool(self._inbox) or (self._waiting is not None and self._waiting.handle.done())
+        if self._inbox or self._orders or self._ordered:
+            return True
+        return self._waiting is not None and self._waiting.handle.done()
 
     def _abandon(self) -> None:
         if self._waiting is not None:
@@ -211,7 +285,7 @@ class DeviceIncident:
     def _continue_as_new_if_due(self) -> None:
         info = workflow.info()
         long = info.get_current_history_length() >= self._state.max_events
-        if (long or info.is_continue_as_new_suggested()) and not self._inbox:
+        if (long or info.is_continue_as_new_suggested()) and not (self._inbox or self._orders or self._ordered):
             self._abandon()
             workflow.continue_as_new(self._state)
 

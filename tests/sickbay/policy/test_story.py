@@ -10,12 +10,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sickbay.model import contracts as c
+from sickbay.model.command import Command, CommandVerb, Halt, Hindrance, Outcome
 from sickbay.model.device import UNKNOWN_HARDWARE
 from sickbay.model.incident import IncidentState, ProbeStage, ReleaseStage, Trial, User, UserState, Verdict
 from sickbay.model.observation import Health
 from sickbay.model.record import Phase
 from sickbay.policy import progress, proving
+from sickbay.policy.commanding import after_go, halted, obey
 from sickbay.policy.ladder import next_step
+from sickbay.policy.restraint import settle
 from sickbay.policy.steps import Step, Verb
 from tests.builders import NOW, UUID, incident, observation, reading, seconds, user
 
@@ -51,6 +54,7 @@ class Story:
         """Run one turn as the workflow does; say whether the story has ended."""
         if self.maybe() and self.draw(st.integers(0, 3)) == 0:
             self.say()
+        self.state = settle(self.state, self.now)
         step = next_step(self.state, self.now)
         self.last = step
         if step.verb is Verb.END:
@@ -68,11 +72,39 @@ class Story:
         if self.draw(st.booleans()) and not self.state.admitted:
             self.state = progress.admitted(self.state, "1 of 8", self.now)
             return
+        if self.draw(st.booleans()):
+            self.command()
+            return
         health = self.draw(st.sampled_from(Health))
         lost = self.draw(st.booleans()) and bool(self.fences)
         if lost:
             self.fences.clear()
         self.state = progress.heard(self.state, c.Observed(health=health, fence_lost=lost), self.now)
+
+    def command(self) -> None:
+        """Let a person say something, known or not; nobody retires the device here."""
+        verb = self.draw(st.sampled_from([v for v in CommandVerb if v is not CommandVerb.RETIRE]))
+        until = self.now + seconds(self.draw(st.integers(1, 100_000)))
+        name = f"{self.draw(st.integers(0, 1000))}"
+        given = Command(id=name, verb=verb, actor="ann", until=until if self.draw(st.booleans()) else None)
+        before = self.state
+        self.state, answer = obey(self.state, given, self.now, verified=self.draw(st.booleans()))
+        assert (self.state.fence_number, self.state.release) == (before.fence_number, before.release)
+        assert answer.outcome is not Outcome.ALREADY_APPLIED or self.state == before
+
+    def hindered(self) -> bool:
+        """Let the installation be paused, or the node be marked, right before a step that cannot be undone."""
+        if not (self.maybe() and self.draw(st.integers(0, 3)) == 0):
+            return False
+        self.state = halted(self.state, Halt(reason=self.draw(st.sampled_from(Hindrance)), message="not now"), self.now)
+        return True
+
+    def do_await_go(self, step: Step) -> None:
+        """Wait for the word; while there is none, the time runs out."""
+        if self.maybe():
+            self.do_wait(step)
+            return
+        self.state = after_go(self.state, self.now)
 
     def do_read(self, _: Step) -> None:
         """Read something."""
@@ -146,8 +178,11 @@ class Story:
 
     def do_evict(self, step: Step) -> None:
         """Evict, with any answer."""
+        if self.hindered():
+            return
         assert step.user is not None
         assert self.state.fenced_at is not None
+        assert self.state.orders.pause is None
         outcome = self.draw(st.sampled_from(c.EvictionOutcome)) if self.maybe() else c.EvictionOutcome.ACCEPTED
         if outcome is c.EvictionOutcome.ACCEPTED:
             self.users = []
@@ -156,6 +191,8 @@ class Story:
 
     def do_start_probe(self, _: Step) -> None:
         """Send a probe; its fence must stand."""
+        if self.hindered():
+            return
         assert self.state.fence_number in self.fences or not self.kind
         self.sticky = self.bad
         self.state = proving.after_probe_started(self.state, "held" if self.maybe() else "", self.now)
@@ -191,10 +228,15 @@ class Story:
 
     def do_unlatch(self, step: Step) -> None:
         """Take the finalizer off."""
+        if self.hindered():
+            return
         self.state = proving.after_release_step(self.state, step.verb)
 
     def do_delete_fence(self, step: Step) -> None:
         """Delete the fence."""
+        assert self.state.orders.pause is None
+        if self.hindered():
+            return
         self.fences.discard(self.state.fence_number)
         self.state = proving.after_release_step(self.state, step.verb)
 
@@ -221,7 +263,8 @@ def tell(data: st.DataObject) -> None:
             break
     story.kind = True
     # A person has done what was asked.
-    story.state = story.state.model_copy(update={"attempts": 0, "inconclusive": 0})
+    orders = story.state.orders.model_copy(update={"pause": None, "kept_until": None})
+    story.state = story.state.model_copy(update={"attempts": 0, "inconclusive": 0, "orders": orders, "reread": True})
     for _ in range(LONGEST):
         if story.turn():
             break

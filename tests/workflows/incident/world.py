@@ -15,6 +15,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from sickbay.model import contracts as c
+from sickbay.model.command import Halt
 from sickbay.model.incident import Trial, User, UserState, Verdict
 from sickbay.model.observation import Health, SourceRef
 from tests.builders import UUID, observation, reading
@@ -33,6 +34,7 @@ class World:
         loads: of the canaries to come, likewise.
         soaking: what the canary's own entry says while it soaks, and how the canary itself does.
         sent: the trials that were sent, in order.
+        halt: what keeps the incident from what cannot be undone.
         fences: numbers of the fences that stand.
         done: how often each verb was carried out.
         on: per activity, something to happen when it is called, before it acts.
@@ -51,11 +53,13 @@ class World:
         self.hardware = UUID
         self.fences: set[int] = set()
         self.superseded = False
+        self.halt: Halt | None = None
         self.closed: c.CloseRecord | None = None
         self.statuses: list[c.WriteStatus] = []
         self.done: Counter[str] = Counter()
         self.on: dict[c.Activity, Callable[[], object]] = {}
         self.before_gone: Callable[[], Awaitable[None]] | None = None
+        self.before_unlatched: Callable[[], Awaitable[None]] | None = None
         self._changed = asyncio.Event()
 
     async def until(self, holds: Callable[[], bool]) -> None:
@@ -147,6 +151,7 @@ class World:
     async def evict_user(self, eviction: c.EvictUser) -> c.Evicted:
         """Evict: the pod is gone at once."""
         self._called(c.Activity.EVICT_USER)
+        self._hindered()
         self.users = tuple(u for u in self.users if u.uid != eviction.user.uid)
         return c.Evicted(uid=eviction.user.uid, outcome=c.EvictionOutcome.ACCEPTED)
 
@@ -154,6 +159,7 @@ class World:
     async def start_probe(self, step: c.StartProbe) -> c.ProbeStarted:
         """Start a probe or a canary."""
         self._called(c.Activity.START_PROBE)
+        self._hindered()
         self.sent.append(step.trial)
         return c.ProbeStarted()
 
@@ -181,6 +187,10 @@ class World:
     async def unlatch_fence(self, _: c.FenceStep) -> c.Done:
         """Take the finalizer off."""
         self._called(c.Activity.UNLATCH_FENCE)
+        self._hindered()
+        if self.before_unlatched is not None:
+            tell, self.before_unlatched = self.before_unlatched, None
+            await tell()
         return c.Done()
 
     @activity.defn(name=c.Activity.DELETE_FENCE)
@@ -205,6 +215,18 @@ class World:
         self._called(c.Activity.CLOSE_RECORD)
         self.closed = closing
         return c.Done()
+
+    @activity.defn(name=c.Activity.AWAIT_GO)
+    async def await_go(self, _: c.AwaitGo) -> c.Done:
+        """Wait until nothing keeps the incident back."""
+        self._called(c.Activity.AWAIT_GO)
+        if self.halt is not None:
+            raise ApplicationError("held back", type=c.WAITING, next_retry_delay=timedelta(hours=6))
+        return c.Done()
+
+    def _hindered(self) -> None:
+        if self.halt is not None:
+            raise ApplicationError("held back", self.halt, type=c.HINDERED, non_retryable=True)
 
     @property
     def activities(self) -> list[Callable[..., Any]]:
