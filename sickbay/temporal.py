@@ -168,7 +168,7 @@ class Temporal:
         Raises:
             TemporalUnavailable: no answer.
         """
-        return await self._answered(visibility.register, within=visibility.KNOWN_WITHIN + 2 * CALL_TIMEOUT)
+        return await visibility.register(self._answered)
 
     async def start_incident(self, state: IncidentState) -> StartOutcome:
         """Start the workflow that a record names; one that runs under that id is left alone.
@@ -179,11 +179,11 @@ class Temporal:
             TemporalUnavailable: no answer; it may have been started all the same.
             TemporalRefused: it is not taken.
         """
-        target = state.target
         if self._searchable is None:
-            with suppress(TemporalUnavailable):  # an incident that nobody finds in the list is better than none
+            with suppress(TemporalUnavailable, TemporalRefused):  # better one that nobody finds in the list than none
                 await self.look_up_attributes()
         state = state.model_copy(update={"searchable": self._searchable or ()})
+        target = state.target
         try:
             await self._answered(
                 lambda client: client.start_workflow(
@@ -275,10 +275,10 @@ class Temporal:
             return False
         return True
 
-    async def _answered(self, call: Callable[[Client], Awaitable[T]], *, within: timedelta = CALL_TIMEOUT) -> T:
+    async def _answered(self, call: Callable[[Client], Awaitable[T]]) -> T:
         """Translate what keeps a call from being answered; the only place that knows RPC errors."""
         try:
-            async with asyncio.timeout(within.total_seconds()):
+            async with asyncio.timeout(CALL_TIMEOUT.total_seconds()):
                 return await call(await self._connected())
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND and not _is_about_namespace(error):
@@ -286,7 +286,7 @@ class Temporal:
             kind = TemporalRefused if error.status in ABOUT_ONE_CALL else TemporalUnavailable
             raise kind(f"Temporal at {self.where}: {error.status.name}: {error.message}") from error
         except TimeoutError as error:
-            seconds = within.total_seconds()
+            seconds = CALL_TIMEOUT.total_seconds()
             raise TemporalUnavailable(f"Temporal at {self.where}: no answer in {seconds:g} s") from error
         except RuntimeError as error:
             # It has no class of its own.
