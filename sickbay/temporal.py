@@ -198,7 +198,7 @@ class Temporal:
         Raises:
             TemporalUnavailable: no answer.
         """
-        return await self._answered(visibility.register, within=visibility.KNOWN_WITHIN + 2 * CALL_TIMEOUT)
+        return await visibility.register(self._answered)
 
     async def start_incident(self, state: IncidentState) -> StartOutcome:
         """Start the workflow that a record names; one that runs under that id is left alone.
@@ -209,10 +209,10 @@ class Temporal:
             TemporalUnavailable: no answer; it may have been started all the same.
             TemporalRefused: it is not taken.
         """
-        target = state.target
         if self._searchable is None:
-            with suppress(TemporalUnavailable):  # an incident that nobody finds in the list is better than none
+            with suppress(TemporalUnavailable, TemporalRefused):  # better one that nobody finds in the list than none
                 await self.look_up_attributes()
+        target = state.target
         state = state.model_copy(
             update={
                 "searchable": self._searchable or (),
@@ -412,7 +412,7 @@ class Temporal:
             kind = TemporalRefused if error.status in ABOUT_ONE_CALL else TemporalUnavailable
             raise kind(f"Temporal at {self.where}: {error.status.name}: {error.message}") from error
         except TimeoutError as error:
-            seconds = within.total_seconds()
+            seconds = CALL_TIMEOUT.total_seconds()
             raise TemporalUnavailable(f"Temporal at {self.where}: no answer in {seconds:g} s") from error
         except RuntimeError as error:
             # It has no class of its own.

@@ -7,8 +7,10 @@ look, on Temporal Cloud too, and an attribute that it takes is one that works.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import Final
+from functools import partial
+from typing import Final, Protocol, TypeVar
 
 from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
@@ -16,6 +18,8 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from sickbay.model.searching import SearchAttribute
+
+T = TypeVar("T")
 
 KNOWN_WITHIN: Final = timedelta(seconds=20)
 """From the registration to its effect: servers keep a namespace's attributes for some seconds (0.25 s measured on the
@@ -37,26 +41,34 @@ async def known(client: Client) -> tuple[SearchAttribute, ...]:
     return tuple(name for name, there in zip(SearchAttribute, answers, strict=True) if there)
 
 
-async def register(client: Client) -> dict[SearchAttribute, str]:
+class Answered(Protocol):
+    """Makes a call, and translates what keeps it from being answered."""
+
+    async def __call__(self, call: Callable[[Client], Awaitable[T]], /) -> T:
+        """Give the answer."""
+
+
+async def register(answered: Answered) -> dict[SearchAttribute, str]:
     """Register those that the namespace does not know, and wait until it does; give those it will not, and why.
 
     Each is registered by itself: a namespace may have room for some.
 
-    Raises:
-        RPCError: no answer.
+    Args:
+        answered: makes each call.
     """
-    there = await known(client)
+    there = await answered(known)
     refused: dict[SearchAttribute, str] = {}
     for name in SearchAttribute:
-        if name not in there and (why := await _add(client, name)):
+        if name not in there and (why := await answered(partial(_add, name))):
             refused[name] = why
     missing = wanted = set(SearchAttribute) - set(refused)
     try:
         async with asyncio.timeout(KNOWN_WITHIN.total_seconds()):
-            while missing := wanted - set(await known(client)):  # noqa: ASYNC110 - a server tells nobody
+            while missing := wanted - set(await answered(known)):  # noqa: ASYNC110 - a server tells nobody
                 await asyncio.sleep(POLL)
     except TimeoutError:
-        refused |= dict.fromkeys(missing, f"registered, but not in force after {KNOWN_WITHIN.total_seconds():g} s")
+        late = f"registered, but not a Keyword in force after {KNOWN_WITHIN.total_seconds():g} s"
+        refused |= dict.fromkeys(missing, late)
     return refused
 
 
@@ -70,7 +82,7 @@ async def _knows(client: Client, name: SearchAttribute) -> bool:
     return True
 
 
-async def _add(client: Client, name: SearchAttribute) -> str:
+async def _add(name: SearchAttribute, client: Client) -> str:
     """Register one; give why not, ``""`` if it is."""
     request = AddSearchAttributesRequest(
         namespace=client.namespace, search_attributes={name: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD}

@@ -9,7 +9,7 @@ from typing import Final
 
 import structlog
 
-from sickbay.errors import TemporalUnavailable
+from sickbay.errors import TemporalRefused, TemporalUnavailable
 from sickbay.model.searching import SearchAttribute
 from sickbay.telemetry.health import Readiness
 from sickbay.telemetry.metrics import Metrics
@@ -95,7 +95,7 @@ class Contact:
     async def _look_up_attributes(self) -> None:
         try:
             known = await self._temporal.look_up_attributes()
-        except TemporalUnavailable as error:
+        except (TemporalUnavailable, TemporalRefused) as error:
             log.warning("search_attributes_not_known", consequence=_UNFOUND, error=str(error))
             return
         lacking = [name for name in SearchAttribute if name not in known]

@@ -14,6 +14,7 @@ from sickbay import errors
 from sickbay.cli import shared
 from sickbay.model.searching import SearchAttribute
 from sickbay.settings import Settings
+from sickbay.temporal import Temporal
 from workers.checks import installed_name, remedies, require_temporal
 from workers.run import temporal_of
 
@@ -43,9 +44,17 @@ async def _install(settings: Settings, *, adopt: bool) -> str:
         with remedies(gateway):
             cluster = settings.cluster or await _recorded(gateway)
             await put(gateway, cluster=cluster, namespace_id=namespace_id, adopt_namespace=adopt)
-        if refused := await temporal.register_attributes():
+        if refused := await _refused(temporal):
             click.echo(_warning(refused, settings.temporal_namespace), err=True)
         return f"Sickbay is installed in {gateway.server} as cluster {cluster!r}."
+
+
+async def _refused(temporal: Temporal) -> dict[SearchAttribute, str]:
+    """Register the search attributes; say which cannot be had, for whatever reason, and why."""
+    try:
+        return await temporal.register_attributes()
+    except (errors.TemporalUnavailable, errors.TemporalRefused) as error:
+        return dict.fromkeys(SearchAttribute, str(error))
 
 
 def _warning(refused: Mapping[SearchAttribute, str], namespace: str) -> str:

@@ -166,6 +166,7 @@ class IncidentState(Payload):
     """Everything one incident knows.
 
     Attributes:
+        searchable: names of the search attributes that the namespace knows; any other would fail the workflow's task.
         severity: the highest that was told and not cleared.
         health: of the last live reading; None if nobody reported.
         healthy_since: since when live readings have been fresh Healthy with nothing written in between.
@@ -190,7 +191,6 @@ class IncidentState(Payload):
         fence_allotted: fence ``fence_number`` is this incident's; otherwise it is an earlier one and the next is taken.
         fenced_at: since when that fence has been seen standing; None = it has to be made sure of.
         unsaid: phase, ask or counters differ from what the record says.
-        searchable: names of the search attributes that the namespace knows; any other would fail the workflow's task.
         orders: what people told it, and what holds because of it.
         max_events: continue as new beyond so many history events (tests force it low).
         trace_url: address of its trace, for people; ``""`` = nobody said where traces are shown.
@@ -198,6 +198,7 @@ class IncidentState(Payload):
 
     target: Target
     policy: Policy = Policy()
+    searchable: tuple[str, ...] = ()
     hardware_id: str = UNKNOWN_HARDWARE
     addressable: bool = False
     swapped: bool = False
@@ -261,7 +262,6 @@ class IncidentState(Payload):
     outcome: Phase | None = None
     closed: bool = False
 
-    searchable: tuple[str, ...] = ()
     orders: Orders = Orders()
 
     max_events: int = 4000

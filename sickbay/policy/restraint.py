@@ -50,7 +50,8 @@ def settle(state: IncidentState, now: datetime) -> IncidentState:
         return state
     changes: dict[str, object] = {}
     if state.release is not ReleaseStage.NONE or state.ramped_at is not None:
-        changes = {"release": ReleaseStage.NONE, "outcome": None, "ramped_at": None, "fenced_at": None, "unsaid": True}
+        changes = {"release": ReleaseStage.NONE, "outcome": None, "ramped_at": None, "fenced_at": None}
+        changes |= {"users_at": None, "unsaid": True}
     runs = state.probe not in _AT_REST
     if orders.halt is not None and runs:
         return state.model_copy(update=changes) if changes else state

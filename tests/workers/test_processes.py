@@ -30,9 +30,10 @@ NOWHERE = "127.0.0.1:1"
 
 @pytest.fixture(scope="module")
 async def bare(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Lab]:
-    """Start a lab on which nothing is installed."""
+    """Start a lab on which nothing is installed, with a Temporal namespace that has room for two more keywords."""
     database = tmp_path_factory.mktemp("temporal") / "temporal.db"
-    async with Lab.start(temporal=TemporalOptions(database=database)) as lab:
+    others = {f"Other{i}": "Keyword" for i in range(8)}
+    async with Lab.start(temporal=TemporalOptions(database=database, search_attributes=others)) as lab:
         yield lab
 
 
@@ -146,6 +147,29 @@ async def test_install_can_be_repeated_and_keeps_the_name(bare: Lab) -> None:
     status, line = await refused("install", *connection(bare), "--cluster", "west")
     assert status == 2
     assert "--cluster east" in line
+
+
+async def test_search_attributes_that_are_not_to_be_had_are_a_warning(bare: Lab) -> None:
+    """At the installation and at the start, with those that are lacking and what to do; neither fails."""
+    process = await sickbay("install", *connection(bare))
+    _, err = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode == 0
+    (line,) = [line for line in err.decode().splitlines() if line.startswith("warning: ")]
+    assert "does not take SickbayNode, SickbayOutcome, SickbayReason, SickbayCluster: " in line
+    assert "cannot have more than 10 search attribute" in line
+    assert "search-attribute create --namespace default --name SickbayNode --type Keyword" in line
+    account = await bare.kubeconfig_for("sickbay", "sickbay")
+    process = await sickbay("run", *connection(bare, account), "--listen", "127.0.0.1:0", "--log-format", "json")
+    assert process.stderr
+    async with asyncio.timeout(30):
+        while event := json.loads(await process.stderr.readline()):
+            if event["event"] == "search_attributes_not_registered":
+                break
+    assert event["lacking"] == ["SickbayNode", "SickbayOutcome", "SickbayReason", "SickbayCluster"]
+    assert "sickbay install" in event["remedy"]
+    process.terminate()
+    await process.communicate()
+    assert process.returncode == 0
 
 
 async def test_an_administrator_is_told_whom_to_act_as(bare: Lab) -> None:
