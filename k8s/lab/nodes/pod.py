@@ -168,10 +168,10 @@ class PodRun:
         strain = [asyncio.create_task(self._strain(device)) for device in devices]
         try:
             load_time = self._node.shape.load_time.total_seconds()
-            ill = await self._wait(lambda: self.pod.deleted or self._ill(), seconds=load_time)
+            await self._wait(lambda: self.pod.deleted or self._ill(), seconds=load_time)
             if self.pod.deleted:
                 return None
-            if ill or not trials.probe_passes(devices):
+            if self._ill() or not trials.probe_passes(devices):
                 return self._verdict(passed=False)
             self._borne = True
             await self.sync()
