@@ -202,6 +202,7 @@ class IncidentState(Payload):
     hardware_id: str = UNKNOWN_HARDWARE
     addressable: bool = False
     swapped: bool = False
+    swapped_since: datetime | None = None
     node: str = ""
     node_gone: bool = False
     severity: Health = Health.UNHEALTHY

@@ -131,7 +131,7 @@ def after_read(state: IncidentState, reading: Reading, now: datetime) -> Inciden
         "observations": reading.observations or state.observations,
         "overruled": _still_said(state.overruled, reading.observations),
         "node_gone": reading.node_gone,
-    } | _hardware(state, reading)
+    } | _hardware(state, reading, now)
     if reading.admitted:
         state = admitted(state, reading.admission_numbers, now)
     if bad:
@@ -162,13 +162,18 @@ def _published(state: IncidentState, reading: Reading) -> bool:
     return state.probe is not ProbeStage.SOAKING or reading.hardware_id == state.hardware_id
 
 
-def _hardware(state: IncidentState, reading: Reading) -> dict[str, object]:
+def _hardware(state: IncidentState, reading: Reading, now: datetime) -> dict[str, object]:
     """Keep the identity that failed; a slice that is away for a moment changes nothing."""
     if reading.hardware_id == UNKNOWN_HARDWARE:
         return {"addressable": False}
     if state.hardware_id == UNKNOWN_HARDWARE:
         return {"hardware_id": reading.hardware_id, "addressable": reading.hardware_unique}
-    return {"addressable": reading.hardware_unique, "swapped": reading.hardware_id != state.hardware_id}
+    swapped = reading.hardware_id != state.hardware_id
+    return {
+        "addressable": reading.hardware_unique,
+        "swapped": swapped,
+        "swapped_since": (state.swapped_since or now) if swapped else None,
+    }
 
 
 def after_fenced(state: IncidentState, fenced: Fenced, now: datetime) -> IncidentState:

@@ -54,16 +54,23 @@ def recover(state: IncidentState, now: datetime) -> Step:
         return await_users(
             Phase.EVACUATING, "AwaitReplacement", f"waits for {named(waiting)} to run elsewhere", max(late)
         )
-    # Whatever has passed, or is to be probed: it must be known to be the very hardware that failed.
-    unknown = _identity_ask(state)
-    if unknown is not None:
+    # Whatever has passed, or is to be tried: it must be known to be the very hardware that failed.
+    if state.swapped:
+        return _swapped(state, now)
+    if not state.addressable:
+        attribute = state.policy.probe.identity_attribute(state.target.device.driver)
+        ask = Ask(
+            reason="NotAddressable",
+            remedy=f"the driver publishes no unique attribute {attribute!r} for this device; name another in the "
+            "policy's probe.identity, or have the driver publish it: no device of unknown identity is released",
+        )
         return Step(
             verb=Verb.WAIT,
             phase=Phase.NEEDS_OPERATOR,
-            reason=unknown.reason,
-            message=unknown.remedy,
+            reason=ask.reason,
+            message=ask.remedy,
             recheck_at=now + LONGEST_RECHECK,
-            ask=unknown,
+            ask=ask,
         )
     if state.proof is Proof.SOAKED:
         return _come_back(state)
@@ -187,22 +194,21 @@ def _quarantine_ask(state: IncidentState, now: datetime) -> Ask | None:
     return None
 
 
-def _identity_ask(state: IncidentState) -> Ask | None:
-    if state.swapped:
-        return Ask(
-            reason="HardwareChanged",
-            remedy=f"slot {state.target.device.device} holds other hardware than the one that failed; it stays fenced "
-            "until the old one is back, or a break-glass operator deletes record "
-            f"{state.target.device.record_name} and takes its finalizer off: then the new one is tried",
-        )
-    if not state.addressable:
-        attribute = state.policy.probe.identity_attribute(state.target.device.driver)
-        return Ask(
-            reason="NotAddressable",
-            remedy=f"the driver publishes no unique attribute {attribute!r} for this device; name another in the "
-            "policy's probe.identity, or have the driver publish it: no device of unknown identity is released",
-        )
-    return None
+def _swapped(state: IncidentState, now: datetime) -> Step:
+    """Retire the hardware that failed, once it is sure that it is gone; what came gets an incident of its own.
+
+    The fence stays, and whoever leads finds it there before other hardware: that is tried before anybody may use it.
+    """
+    sure_at = (state.swapped_since or now) + state.policy.stable
+    slot = state.target.device.device
+    if now >= sure_at:
+        message = f"the hardware that failed is gone; what is in slot {slot} now is tried anew"
+        return Step(verb=Verb.CLOSE, phase=Phase.RETIRED, reason="HardwareChanged", message=message)
+    message = f"slot {slot} holds other hardware than the one that failed; waits to see whether it stays"
+    recheck_at = max(sure_at, now + SHORTEST)
+    return Step(
+        verb=Verb.WAIT, phase=Phase.RECOVERING, reason="HardwareChanged", message=message, recheck_at=recheck_at
+    )
 
 
 def release(state: IncidentState, now: datetime) -> Step:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import pytest
 from temporalio.exceptions import ApplicationError
@@ -10,11 +11,15 @@ from temporalio.testing import ActivityEnvironment
 
 from k8s.gateway import MERGE_PATCH
 from k8s.lab.lab import Lab
+from k8s.lab.nodes.fleet import DriverDelays
 from k8s.probe_objects import PROBE_NAMESPACE
 from k8s.resources import PODS, RESOURCECLAIMS
 from sickbay.model.contracts import WAITING, AwaitProbe, ProbeVerdict, ReadDevice, Reading, StartProbe, StopProbe
-from sickbay.model.incident import Trial, Verdict
+from sickbay.model.device import UNKNOWN_HARDWARE
+from sickbay.model.incident import ProbeStage, Proof, Trial, Verdict
 from sickbay.model.observation import Health
+from sickbay.policy.progress import after_read
+from tests import builders
 from tests.activities.incidents import Incident, open_incident
 from tests.conftest import AddNodes
 from tests.installation import Installation
@@ -98,6 +103,36 @@ async def test_a_fault_that_shows_only_under_load_fails_the_canary(lab: Lab, inc
     await lab.fleet.break_under_load(incident.device.pool, incident.device.device)
     hardware = await begin(incident)
     assert (await cluster.until(lambda: verdict(incident, hardware))).verdict is Verdict.FAIL
+
+
+async def test_a_soak_sees_that_the_reporter_is_gone(
+    lab: Lab, sickbay: Installation, namespace: str, add_nodes: AddNodes
+) -> None:
+    """The driver dies and the status stays as it was: the slices tell, before the status turns Unknown."""
+    delays = DriverDelays(slices=timedelta(milliseconds=300), unknown=timedelta(hours=1), back=timedelta(0))
+    (node,) = await add_nodes(1, cluster.shape(namespace, driver_delays=delays))
+    incident = await open_incident(sickbay, cluster.device(namespace, node), node)
+    await incident.fence()
+    hardware = await begin(incident)
+    await cluster.until(lambda: verdict(incident, hardware))
+    await lab.fleet.lose_driver(node)
+
+    async def silent() -> Reading | None:
+        now = await read(incident, hardware, canary=1)
+        return now if now.hardware_id == UNKNOWN_HARDWARE else None
+
+    frozen = await cluster.until(silent)
+    assert frozen.health is Health.HEALTHY
+    state = builders.incident(
+        hardware_id=hardware, probe=ProbeStage.SOAKING, probe_number=1, trial=Trial.CANARY, proof=Proof.PROBED
+    )
+    for minute in range(1, 30):
+        moved = frozen.model_copy(update={"lease_version": str(minute)})
+        state = after_read(state, moved, builders.NOW + timedelta(minutes=minute))
+    assert state.healthy_since is None
+    await lab.fleet.regain_driver(node)
+    await cluster.until(lambda: stopped(incident))
+    await incident.unfence()
 
 
 async def test_a_canary_that_somebody_deletes_proves_nothing(lab: Lab, incident: Incident) -> None:

@@ -185,11 +185,18 @@ def step(now: datetime = NOW, **facts: Any) -> Step:
             id="or brings the next probe forward, if the policy wants that",
         ),
         pytest.param(
-            FREE | {"verdict": Verdict.PASS, "swapped": True},
-            LATER,
+            FREE | {"proof": Proof.SOAKED, "swapped": True, "swapped_since": NOW},
+            NOW + seconds(29),
             Verb.WAIT,
-            Phase.NEEDS_OPERATOR,
-            id="other hardware in the slot is not released on the old one's probe",
+            Phase.RECOVERING,
+            id="other hardware in the slot is not released on the old one's proof",
+        ),
+        pytest.param(
+            FREE | {"proof": Proof.SOAKED, "swapped": True, "swapped_since": NOW},
+            LATER,
+            Verb.CLOSE,
+            Phase.RETIRED,
+            id="hardware that is gone for good is retired, and its fence stays for what came",
         ),
         pytest.param(
             FENCED | {"verified": False, "health": Health.HEALTHY, "healthy_since": NOW, "read_at": LATER},
