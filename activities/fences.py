@@ -53,7 +53,7 @@ class FenceActivities:
             return _LOST
         if fence.taint_key == RAMP_KEY and fence.incident == step.target.incident:
             fence = await self._fences.rekey(
-                fence, QUARANTINE_KEY, f"{step.target.effect_key('fence', step.number)}/key"
+                fence, QUARANTINE_KEY, f"{step.target.effect_key('fence', step.number)}/key/{step.tried}"
             )
             if fence is None:
                 return _LOST
@@ -88,7 +88,9 @@ class FenceActivities:
             return _LOST
         if not fence.matches(step.target.device, step.target.incident, shadow=False, ramping=True):
             return _LOST
-        ramped = await self._fences.rekey(fence, RAMP_KEY, step.target.effect_key("ramp", step.canary))
+        ramped = await self._fences.rekey(
+            fence, RAMP_KEY, f"{step.target.effect_key('ramp', step.canary)}/{step.number}"
+        )
         if ramped is None:
             return _LOST
         log.info("fence_ramped", fence=ramped.name)

@@ -195,12 +195,14 @@ class FenceDevice(Payload):
     Attributes:
         shadow: effect None instead of NoSchedule.
         last_uid: uid of the fence this incident knows, ``""`` before the first.
+        tried: number of the last trial: a ramp that is called back names its effect by it.
     """
 
     target: Target
     number: int
     shadow: bool = False
     last_uid: str = ""
+    tried: int = 0
 
 
 class Fenced(Payload):

@@ -59,7 +59,7 @@ def recover(state: IncidentState, now: datetime) -> Step:
         return _swapped(state, now)
     if not state.addressable:
         attribute = state.policy.probe.identity_attribute(state.target.device.driver)
-        ask = Ask(
+        unknown = Ask(
             reason="NotAddressable",
             remedy=f"the driver publishes no unique attribute {attribute!r} for this device; name another in the "
             "policy's probe.identity, or have the driver publish it: no device of unknown identity is released",
@@ -67,10 +67,10 @@ def recover(state: IncidentState, now: datetime) -> Step:
         return Step(
             verb=Verb.WAIT,
             phase=Phase.NEEDS_OPERATOR,
-            reason=ask.reason,
-            message=ask.remedy,
+            reason=unknown.reason,
+            message=unknown.remedy,
             recheck_at=now + LONGEST_RECHECK,
-            ask=ask,
+            ask=unknown,
         )
     if state.proof is Proof.SOAKED:
         return _come_back(state)

@@ -127,7 +127,7 @@ async def test_a_ramp_changes_whom_the_fence_lets_in_and_back(incident: Incident
     assert await incident.ramp(uid) == Fenced(uid=uid)
     ramped = await incident.get()
     assert (ramped.taint_key, ramped.uid, ramped.latched) == ("sickbay.dev/ramp", uid, True)
-    assert ramped.effect_key == incident.target.effect_key("ramp", 2)
+    assert ramped.effect_key == f"{incident.target.effect_key('ramp', 2)}/1"
     assert await incident.ramp(uid) == Fenced(uid=uid)
     assert (await incident.get()).resource_version == ramped.resource_version
     assert await incident.fence(last_uid=uid) == Fenced(uid=uid)

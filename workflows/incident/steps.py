@@ -129,6 +129,7 @@ def _fence(state: IncidentState, _: Step) -> c.FenceDevice:
         number=state.fence_number,
         shadow=state.policy.mode is Mode.SHADOW,
         last_uid=state.fence_uid,
+        tried=state.probe_number,
     )
 
 
