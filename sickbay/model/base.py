@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import timedelta
-from typing import Annotated, Final
+from typing import Annotated, Any, Final, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 from pydantic.alias_generators import to_camel
@@ -13,13 +14,24 @@ Name = Annotated[str, Field(min_length=1)]
 """An identity: never empty, never defaulted."""
 
 
-class Payload(BaseModel):
+class _Frozen(BaseModel):
+    """A model of which copies are made, and never changes."""
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Copy; what was worked out from the fields before is worked out anew from those that changed."""
+        copied = super().model_copy(update=update, deep=deep)
+        for name in copied.__dict__.keys() - type(self).model_fields.keys() if update else ():
+            del copied.__dict__[name]
+        return copied
+
+
+class Payload(_Frozen):
     """What travels through Temporal: unknown keys are ignored, so that old and new code read each other's histories."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class Wire(BaseModel):
+class Wire(_Frozen):
     """What Sickbay writes into its own Kubernetes objects: camelCase on the wire, unknown keys ignored."""
 
     model_config = ConfigDict(
@@ -27,7 +39,7 @@ class Wire(BaseModel):
     )
 
 
-class Config(BaseModel):
+class Config(_Frozen):
     """What a person writes: camelCase, and an unknown key is an error."""
 
     model_config = ConfigDict(

@@ -1,0 +1,1 @@
+"""The models: what all others agree on."""
