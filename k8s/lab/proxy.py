@@ -103,6 +103,10 @@ class FaultProxy:
             user=user,
         )
 
+    def note(self, method: str, path: str, *, when: Callable[[Any], bool] | None = None) -> Fault:
+        """Do nothing to requests but keep them."""
+        return self._add(Fault(method, re.compile(path), when))
+
     def hold(
         self,
         method: str,

@@ -22,12 +22,15 @@ class Effect:
         path: pattern with ``{record}`` for the name of the device's record and ``{pod}`` for its pod; one without them
             is a create, whose body names the device.
         body: what the body must be like besides.
+        follows: an effect that must have happened before; the path of one request alone does not tell a canary's pod
+            from a probe's, for both are numbered as they come.
     """
 
     name: str
     method: str
     path: str
     body: Callable[[dict[str, Any]], bool] = lambda _: True
+    follows: Effect | None = None
 
     @property
     def before(self) -> Point:
@@ -83,6 +86,8 @@ FENCE: Final = Effect("fence", "POST", "/devicetaintrules$")
 VERIFICATION: Final = Effect("verification", "GET", "/devicequarantines/{record}$")
 """No effect, but the first thing that a started incident reads."""
 
+CANARY: Final = Effect("canary's pod", "POST", "/namespaces/sickbay-probe/pods$", _keyed("/canary/"))
+
 PROBE_REMOVED: Final = Effect("probe's pod deleted", "DELETE", "/namespaces/sickbay-probe/pods/{record}-")
 
 EFFECTS: Final = (
@@ -99,9 +104,9 @@ EFFECTS: Final = (
     Effect("probe's claim deleted", "DELETE", "/namespaces/sickbay-probe/resourceclaims/{record}-"),
     _says("Canary"),
     Effect("canary's claim", "POST", "/namespaces/sickbay-probe/resourceclaims$", _keyed("/canary-claim/")),
-    Effect("canary's pod", "POST", "/namespaces/sickbay-probe/pods$", _keyed("/canary/")),
+    CANARY,
     _says("Soaking"),
-    Effect("canary's pod deleted", "DELETE", "/namespaces/sickbay-probe/pods/{record}-2$"),
+    Effect("canary's pod deleted", "DELETE", "/namespaces/sickbay-probe/pods/{record}-", follows=CANARY),
     _says("Ramping"),
     Effect("fence ramped", "PATCH", "/devicetaintrules/{record}-", _keyed("/ramp/")),
     _says("Releasing"),
@@ -122,7 +127,14 @@ class Parking:
         self.point = point
         effect, record = point.effect, seat.key.record_name
         path = effect.path.format(record=record, pod=seat.pod)
-        self._effect = proxy.hold(effect.method, path, executed=point.happened, when=effect.of(record))
+        ours, earlier = effect.of(record), None
+        if effect.follows is not None:
+            earlier = proxy.note(effect.follows.method, effect.follows.path, when=effect.follows.of(record))
+
+        def when(body: Any) -> bool:
+            return ours(body) and (earlier is None or earlier.hits > 0)
+
+        self._effect = proxy.hold(effect.method, path, executed=point.happened, when=when)
         self._holds = [self._effect]
         if point.happened:
             reading = f"/devicequarantines/{record}$"
