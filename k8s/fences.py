@@ -204,13 +204,15 @@ class Fences:
     async def list(self, key: DeviceKey | None = None) -> tuple[Fence, ...]:
         """Read all fences of ours, or all of one device whatever their numbers, by a quorum list in pages.
 
+        A rule of others that carries our labels is none of them.
+
         Raises:
             Gone: the list took longer than the API server keeps history; call again.
             UsageError: as `put`.
         """
         labels = "=".join(MANAGED_BY) if key is None else f"{'='.join(MANAGED_BY)},{DEVICE_LABEL}={key.digest}"
         rules = await list_all(self._gateway, await self._resource(), READER, params={"labelSelector": labels})
-        return tuple(read(rule) for rule in rules.items)
+        return tuple(read(rule) for rule in rules.items if ours(rule))
 
     async def unlatch(self, name: str, uid: str, effect_key: str) -> Fence | None:
         """Take our finalizer off exactly this fence; off already is fine.

@@ -11,7 +11,7 @@ from temporalio.testing import ActivityEnvironment
 from activities.fences import FenceActivities
 from activities.records import RecordActivities
 from k8s.fences import Fence, Fences
-from k8s.gateway import MERGE_PATCH
+from k8s.gateway import MERGE_PATCH, decode
 from k8s.records import Records
 from sickbay import errors
 from sickbay.model.contracts import SUPERSEDED, WAITING, Done, Fenced, FenceDevice, FenceStep, RampFence, WriteStatus
@@ -242,6 +242,25 @@ async def test_a_release_that_was_cut_off_leaves_nothing(incident: Incident) -> 
     await incident.unlatch(fenced.uid)
     second = await incident.fence(2)
     assert [fence.uid for fence in await incident.fences.list(incident.target.device)] == [second.uid]
+
+
+async def test_a_rule_of_others_in_the_clothes_of_an_older_fence_stays(
+    sickbay: Installation, incident: Incident
+) -> None:
+    """Labels, name and finalizer may be copied from ours: what others keep the device for is theirs to end."""
+    await incident.fence()
+    path, name = sickbay.rules.path(), incident.name(2)
+    copied = decode(await sickbay.admin.request("GET", sickbay.rules.path(name=incident.name())))
+    metadata = {key: copied["metadata"][key] for key in ("labels", "annotations", "finalizers")}
+    spec = copied["spec"] | {"taint": {"key": "maintenance.example.org/disk", "effect": "NoSchedule"}}
+    body = copied | {"metadata": metadata | {"name": name}, "spec": spec}
+    theirs = decode(await sickbay.admin.request("POST", path, body=body))
+    await incident.fence(3)
+    after = decode(await sickbay.admin.request("GET", sickbay.rules.path(name=name)))
+    assert (after["metadata"]["uid"], after["spec"]) == (theirs["metadata"]["uid"], theirs["spec"])
+    assert after["metadata"]["finalizers"] == metadata["finalizers"]
+    assert "deletionTimestamp" not in after["metadata"]
+    assert [fence.number for fence in await incident.fences.list(incident.target.device)] == [3]
 
 
 async def test_a_fence_of_another_uid_is_not_lifted(incident: Incident) -> None:

@@ -78,6 +78,15 @@ class Scene:
         """Read the device's record."""
         return (await self.ward.records()).get(seat.key.record_name)
 
+    async def begins(self, seat: Seat) -> Record:
+        """Wait until the device has an incident that has said something, whatever has become of it."""
+
+        async def look() -> Record | None:
+            record = await self.record(seat)
+            return record if record is not None and record.status.incident == record.spec.incident else None
+
+        return await cluster.until(look, within=60)
+
     async def reaches(self, seat: Seat, phase: Phase, *, within: float = 60) -> Record:
         """Wait until the device's incident is in a phase."""
 

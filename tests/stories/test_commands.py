@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,6 +17,7 @@ from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 
 from k8s.gateway import MERGE_PATCH, Gateway
 from k8s.impersonation import impersonating
+from k8s.lab.audit import AuditLog
 from k8s.resources import NODES
 from sickbay import errors
 from sickbay.cli.command import give
@@ -144,12 +146,36 @@ async def test_a_reset_of_an_open_incident_does_nothing_twice(scene: Scene, task
     await scene.breaks(seat)
     record = await scene.reaches(seat, Phase.NEEDS_OPERATOR)
     fence = record.status.fence
+    await reset(scene, record, task=task)
+    await scene.delete(f"reset-{task}")
+    await scene.released(seat)
+    after = await scene.record(seat)
+    assert after is not None
+    assert after.spec.run == record.spec.run
+    assert (after.status.counters.fence, fence.name) == (1, seat.key.numbered(1))
+
+
+async def test_a_reset_in_the_middle_of_an_eviction_evicts_nobody_else(scene: Scene) -> None:
+    """The pod goes once, though the run that sent it away never heard so; the one that came for it is left alone."""
+    seat, log = await scene.deployment("thrown"), AuditLog(scene.ward.lab.audit_log, from_end=True)
+    answer = scene.run.proxy.hold("POST", f"pods/{seat.pod}/eviction", times=1)
+    await scene.breaks(seat)
+    await asyncio.wait_for(answer.arrived.wait(), 60)
+    record = await scene.begins(seat)
+    await reset(scene, record, task=-1)
+    answer.release()
+    await scene.released(seat)
+    evicted = [e.object_ref.name for e in log.read() if e.wrote and e.resource == "pods/eviction"]
+    assert evicted == [seat.pod]
+    after = await scene.begins(seat)
+    assert (after.spec.run, after.status.counters.fence) == (record.spec.run, 1)
+
+
+async def reset(scene: Scene, record: Record, *, task: int) -> None:
+    """Reset an incident to one of its tasks, as an operator does in the UI."""
     workflow = await handle_of(scene, record)
-    done = [
-        event.event_id
-        async for event in workflow.fetch_history_events()
-        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
-    ]
+    completed = EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
+    done = [event.event_id async for event in workflow.fetch_history_events() if event.event_type == completed]
     client = await scene.ward.temporal.client()
     await client.workflow_service.reset_workflow_execution(
         ResetWorkflowExecutionRequest(
@@ -160,12 +186,6 @@ async def test_a_reset_of_an_open_incident_does_nothing_twice(scene: Scene, task
             request_id=record.uid,
         )
     )
-    await scene.delete(f"reset-{task}")
-    await scene.released(seat)
-    after = await scene.record(seat)
-    assert after is not None
-    assert after.spec.run == record.spec.run
-    assert (after.status.counters.fence, fence.name) == (1, seat.key.numbered(1))
 
 
 async def test_hands_off_a_node(scene: Scene) -> None:
