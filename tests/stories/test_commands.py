@@ -72,13 +72,18 @@ async def handle_of(scene: Scene, record: Record) -> Any:
     return (await scene.ward.temporal.client()).get_workflow_handle(record.spec.incident)
 
 
-async def test_pause_and_resume_from_the_command_line(scene: Scene) -> None:
-    """Nothing is tried while it is paused, the record says by whom, and after the end the sender is told so."""
+async def test_pause_resume_extend_and_approve_from_the_command_line(scene: Scene) -> None:
+    """Nothing is tried while it is paused or kept, the record says by whom, and after the end the sender is told so."""
     seat = await scene.lone_pod("halted")
     async with ann(scene) as who:
         assert "no incident of such a device" in await who.says(CommandVerb.PAUSE, str(seat.key))
         await scene.breaks(seat)
         record = await scene.reaches(seat, Phase.NEEDS_OPERATOR)
+        assert "WillNotMove: tries again now" in await who.says(CommandVerb.APPROVE, record.name)
+        until = datetime.now(UTC) + timedelta(seconds=10)
+        assert "out of service until" in await who.says(CommandVerb.EXTEND_QUARANTINE, record.name, until=until)
+        sooner = until - timedelta(seconds=5)
+        assert "only lengthens" in await who.says(CommandVerb.EXTEND_QUARANTINE, record.name, until=sooner)
         assert "the fence stays" in await who.says(CommandVerb.PAUSE, record.name)
         assert (await paused_by(scene, seat)).startswith("ann until somebody resumes: firmware")
         await scene.delete("halted")
@@ -87,6 +92,10 @@ async def test_pause_and_resume_from_the_command_line(scene: Scene) -> None:
         assert (await scene.reaches(seat, Phase.QUARANTINED)).status.counters.probe == 0
         assert "goes on" in await who.says(CommandVerb.RESUME, record.spec.incident)
         await scene.released(seat)
+        ended = await scene.record(seat)
+        assert ended is not None
+        assert ended.status.closed is not None
+        assert ended.status.closed.at > until
         assert "already closed" in await who.says(CommandVerb.PAUSE, str(seat.key))
 
 

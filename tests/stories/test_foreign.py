@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import pytest
@@ -10,6 +11,10 @@ import pytest
 from k8s.gateway import MERGE_PATCH, Gateway, decode
 from k8s.lab.audit import AuditLog
 from k8s.resources import DEVICETAINTRULES, NODES
+from k8s.sights import look
+from sickbay.cli.look.facts import explanation, lay_out
+from sickbay.cli.look.subject import find
+from sickbay.cli.look.told import Told
 from sickbay.model.record import Phase
 from tests.crash.jobs import Seat
 from tests.k8s import cluster
@@ -54,6 +59,9 @@ async def test_a_release_takes_nothing_that_is_not_ours(scene: Scene) -> None:
     by_us = [e for e in log.read() if e.wrote and e.user.username.endswith(":sickbay:sickbay")]
     assert {e.name for e in by_us if e.resource == "devicetaintrules"} == {ours}
     assert not [e for e in by_us if e.resource.startswith("nodes")]
+    subject = find(await look(gateway, slices=True), seat.device)
+    explained = lay_out(explanation(subject, None, Told(), datetime.now(UTC)))
+    assert any(line.startswith("State        Tainted: its last incident ended") for line in explained)
     # Ours is gone and theirs hold: the device is theirs to give back.
     await patch_node(gateway, node, {"spec": {"unschedulable": None, "taints": None}})
     await scene.wants_device_of("next", seat)

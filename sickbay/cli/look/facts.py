@@ -150,15 +150,15 @@ def _state(subject: Subject, told: Told, now: datetime) -> str:
     if entry is not None and record is None:
         return f"{entry.phase}: {tamed(entry.problem, REMEDY_LENGTH)}; a person has to mend its record"
     if entry is None or record is None:
-        if subject.taints:
+        if subject.kept:
             return f"{TAINTED}: it has no incident; others keep it from being allocated"
         return f"{IN_SERVICE}: it has no incident; what its health is, the statuses of its pods say"
     if not entry.closed:
         return tamed(told.headline, REMEDY_LENGTH) or entry.phase
-    return _rest(entry, record, now)
+    return _rest(entry, record, now, kept=subject.kept)
 
 
-def _rest(entry: Entry, record: Record, now: datetime) -> str:
+def _rest(entry: Entry, record: Record, now: datetime, *, kept: bool) -> str:
     """Say how a device is whose incident has ended."""
     closed = record.status.closed
     ended = f"{age(closed.at, now)} ago as {closed.outcome}" if closed else f"as {entry.phase}"
@@ -167,6 +167,8 @@ def _rest(entry: Entry, record: Record, now: datetime) -> str:
         return f"{RETIRED} {since} ago; the fence stays until other hardware is in the slot"
     if entry.fence:
         return f"{FENCED}: its last incident ended {ended}, but a fence is there; the leader opens an incident for it"
+    if kept:
+        return f"{TAINTED}: its last incident ended {ended}, but others keep it from being allocated"
     return f"{IN_SERVICE}: its last incident ended {ended}"
 
 

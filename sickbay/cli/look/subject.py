@@ -40,6 +40,11 @@ class Subject:
         """Its record, if it can be read."""
         return self.entry.record if self.entry else None
 
+    @property
+    def kept(self) -> bool:
+        """Whether others keep it from being allocated: a taint of effect None only says something."""
+        return any(f":{effect} by " in taint for taint in self.taints for effect in ("NoSchedule", "NoExecute"))
+
     def past(self, name: str) -> PastIncident | None:
         """Find the incident before the last one that has this id."""
         record = self.record

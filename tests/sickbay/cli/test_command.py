@@ -147,11 +147,18 @@ async def test_approve_of_the_status_of_another_incident(sickbay: Installation) 
         await say(sickbay, BREAK_GLASS, CommandVerb.APPROVE, held.name)
 
 
-async def test_a_closed_incident_and_a_temporal_that_is_away(sickbay: Installation) -> None:
-    """Each is one line that says what it is."""
+async def test_a_closed_incident_takes_no_command(sickbay: Installation) -> None:
+    """None of the six, from nobody, and each is told in one line how it ended."""
     over = await opened(sickbay, phase=Phase.RELEASED, closed=Closed(at=NOW, outcome=Phase.RELEASED))
-    with pytest.raises(errors.UsageError, match=r"already closed: .* ended as Released at 2026-01-10 10:00:00Z"):
-        await say(sickbay, OPERATORS, CommandVerb.PAUSE, over.name)
+    for verb in CommandVerb:
+        with pytest.raises(errors.UsageError, match=r"already closed: .* ended as Released at 2026-01-10 10:00:00Z"):
+            await say(sickbay, BREAK_GLASS, verb, over.name)
+    assert await Records(sickbay.gateway).get(over.name) == over
+
+
+async def test_a_temporal_that_is_away(sickbay: Installation) -> None:
+    """It takes all but the approval of one that is held, and is one line that says so."""
     held = await opened(sickbay)
-    with pytest.raises(errors.TemporalUnavailable, match="cannot connect"):
-        await say(sickbay, OPERATORS, CommandVerb.PAUSE, held.name)
+    for verb in set(CommandVerb) - {CommandVerb.APPROVE}:
+        with pytest.raises(errors.TemporalUnavailable, match="cannot connect"):
+            await say(sickbay, OPERATORS, verb, held.name)

@@ -16,7 +16,7 @@ from sickbay.model.incident import IncidentReport, TimelineEntry, User, UserStat
 from sickbay.model.record import Phase
 from tests.builders import NOW, incident, policy, target
 from tests.sickbay.cli.look.golden import golden
-from tests.sickbay.cli.look.sights import LATER, WARD, key, record, sight
+from tests.sickbay.cli.look.sights import ENDED, LATER, WARD, key, record, rule, sight
 
 STORY = (
     TimelineEntry(at=NOW, phase=Phase.QUARANTINED, text="keeps new allocations off the device"),
@@ -103,6 +103,17 @@ def test_a_held_incident_says_whom_it_waits_for() -> None:
     lines = facts.lay_out(facts.explanation(find(sight([held], [], "gpu-0"), "gpu-0"), None, Told(), LATER))
     assert "Waits for    the guard, which admits it when there is room, or a person's approval" in lines
     assert "Admission    Held by guard: 6 of 12 fenced, 6 allowed" in lines
+
+
+@pytest.mark.parametrize(("effect", "state"), [("NoSchedule", "Tainted"), ("None", "InService")])
+def test_a_device_that_came_back_and_is_kept_by_others_is_not_in_service(effect: str, state: str) -> None:
+    """Its incident has ended well all the same, and who keeps it is named."""
+    taint = {"key": "vendor.example/hold", "effect": effect}
+    now = sight([ENDED], [rule("gpu-2", ours=False, name="human-hold", taint=taint)], "gpu-2")
+    lines = facts.lay_out(facts.explanation(find(now, "gpu-2"), None, Told(), LATER))
+    (said,) = (line for line in lines if line.startswith("State"))
+    assert said.startswith(f"State        {state}: its last incident ended 7m ago as Released")
+    assert f"Taints       vendor.example/hold:{effect} by DeviceTaintRule human-hold" in lines
 
 
 @pytest.mark.parametrize("name", ["gpu-1", "node-0/gpu-1", "gpu.sickbay.dev/node-0/gpu-1", key("gpu-1").record_name])
