@@ -14,7 +14,7 @@ from sickbay.model.observation import Health, Reason
 from sickbay.model.policy import Mode
 from sickbay.model.record import Phase
 from sickbay.policy.evacuate import evacuate
-from sickbay.policy.prove import ramp, recover, release, remove
+from sickbay.policy.prove import probe_ask, ramp, recover, release, remove
 from sickbay.policy.restraint import bound, held_back, keep, rest
 from sickbay.policy.standing import LONGEST_RECHECK, REMINDER, free, healthy_recheck, stable
 from sickbay.policy.steps import Step, Verb
@@ -102,7 +102,7 @@ def _fenced(state: IncidentState, now: datetime) -> Step:
         return _hand_edited(state, _edited_at(state, now) + REMINDER)
     # What has been judged gives the device back at once, whoever else has come to hold it.
     if state.probe is ProbeStage.JUDGED:
-        return remove(state)
+        return remove(state, probe_ask(state, now))
     # Who holds it now was let in on purpose.
     if state.ramped_at is not None:
         return ramp(state, now)

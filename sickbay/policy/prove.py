@@ -24,13 +24,14 @@ SHORTEST: Final = timedelta(seconds=1)
 PHASES: Final = {Trial.PROBE: Phase.PROBING, Trial.CANARY: Phase.CANARY}
 
 
-def remove(state: IncidentState) -> Step:
+def remove(state: IncidentState, ask: Ask | None = None) -> Step:
     """Take away a trial that has its verdict, or one of an earlier run."""
     return Step(
         verb=Verb.STOP_PROBE,
         phase=Phase.SOAKING if state.proof is Proof.SOAKED else PHASES[state.trial],
         reason="Judged",
         message=f"removes {state.trial} {state.probe_number} ({state.verdict_note or 'of an earlier run'})",
+        ask=ask,
     )
 
 
@@ -43,6 +44,7 @@ def recover(state: IncidentState, now: datetime) -> Step:
             reason="Trial",
             message=f"{state.trial} {state.probe_number} runs on it",
             recheck_at=(state.probe_sent_at or now) + lasts(state.policy, state.trial),
+            ask=probe_ask(state, now),
         )
     if state.probe is ProbeStage.SOAKING:
         return _soak(state, now)
@@ -76,7 +78,7 @@ def recover(state: IncidentState, now: datetime) -> Step:
         return _come_back(state)
     trial = Trial.PROBE if state.proof is Proof.NONE else Trial.CANARY
     # A person who is asked does not stop the trying: it goes on seldom, and ends the asking when it succeeds.
-    ask = _probe_ask(state, now)
+    ask = probe_ask(state, now)
     due = _due(state, trial, now)
     # Fresh Healthy that lasts brings the next attempt forward; it never replaces it, nor a word from a person.
     if now < due and (ask is not None or not stable(state)):
@@ -161,7 +163,8 @@ def _opened(reason: str, message: str) -> Step:
     return Step(verb=Verb.OPEN_RELEASE, phase=Phase.RELEASING, reason=reason, message=message, outcome=Phase.RELEASED)
 
 
-def _probe_ask(state: IncidentState, now: datetime) -> Ask | None:
+def probe_ask(state: IncidentState, now: datetime) -> Ask | None:
+    """What a person is asked about trials so far; it ends when one of them has passed."""
     if state.attempts >= state.policy.probe.attempts:
         return Ask(
             reason="ProbesFailed",

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sickbay.model.device import UNKNOWN_HARDWARE, DeviceKey
-from sickbay.model.incident import Verdict
+from sickbay.model.incident import Trial, Verdict
 from sickbay.model.observation import Health
 from sickbay.policy.verdict import PATIENCE, ProbeFacts, judge, parse_told
 
@@ -109,6 +109,36 @@ TABLE = [
 def test_only_proof_is_a_verdict(facts: ProbeFacts, verdict: Verdict | None, cause: str) -> None:
     """Infrastructure errors and doubts about the device are inconclusive, what never ran is waiting."""
     found = judge(facts, DEVICE, CARD)
+    assert (found and found.verdict, found.cause if found else "") == (verdict, cause)
+
+
+@pytest.mark.parametrize(
+    ("facts", "verdict", "cause"),
+    [
+        (ProbeFacts(phase="Running", held=OURS, ready=True), Verdict.PASS, "LoadPassed"),
+        (ProbeFacts(phase="Running", held=OURS), None, ""),
+        (ProbeFacts(phase="Running", held=OTHER, ready=True), Verdict.INCONCLUSIVE, "OtherDevice"),
+        (ended(told(), held=OTHER), Verdict.INCONCLUSIVE, "OtherDevice"),
+        (ProbeFacts(phase="Running", ready=True), None, ""),
+        (ProbeFacts(phase="Running", held=OURS, ready=True, node_ready=False), Verdict.INCONCLUSIVE, "NodeLost"),
+        (ProbeFacts(phase="Running", held=OURS, ready=True, deleted=True), Verdict.INCONCLUSIVE, "ProbeDeleted"),
+        (
+            ProbeFacts(phase="Running", held=OURS, ready=True, health=Health.UNHEALTHY),
+            Verdict.FAIL,
+            "ReportedUnhealthy",
+        ),
+        (
+            ProbeFacts(phase="Failed", failure="UnexpectedAdmissionError"),
+            Verdict.INCONCLUSIVE,
+            "UnexpectedAdmissionError",
+        ),
+        (ProbeFacts(blocked="Unschedulable", pending_for=LONG, detail=NO_ROOM), Verdict.WAITING, "Unschedulable"),
+        (ProbeFacts(blocked="Unschedulable", pending_for=SHORT), None, ""),
+    ],
+)
+def test_a_canary_passes_on_its_own_device_alone(facts: ProbeFacts, verdict: Verdict | None, cause: str) -> None:
+    """Ready under load on exactly that device; what kept it from running, or ended it, is no word about hardware."""
+    found = judge(facts, DEVICE, CARD, Trial.CANARY)
     assert (found and found.verdict, found.cause if found else "") == (verdict, cause)
 
 

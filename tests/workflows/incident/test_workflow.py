@@ -100,6 +100,37 @@ async def test_failed_probe_goes_back_and_the_next_passes(time_skipping: Workflo
     assert world.done[c.Activity.FENCE_DEVICE] == 1
 
 
+@pytest.mark.parametrize(
+    ("verdict", "reason"), [(Verdict.INCONCLUSIVE, "ProbesInconclusive"), (Verdict.WAITING, "ProbeCannotRun")]
+)
+@pytest.mark.parametrize("trial", Trial)
+async def test_trials_that_prove_nothing_ask_a_person_and_release_nothing(
+    time_skipping: WorkflowEnvironment, trial: Trial, verdict: Verdict, reason: str
+) -> None:
+    """After ten of them the fence stands and a person is asked; no attempt counts as failed, and then it goes on."""
+    world = World()
+    world.health = None
+    tried = 10
+    none = [verdict] * tried + [Verdict.PASS]
+    world.verdicts, world.loads = (none, world.loads) if trial is Trial.PROBE else (world.verdicts, none)
+    asked: list[tuple[str, set[int]]] = []
+
+    def look() -> None:
+        ask = world.statuses[-1].ask
+        asked.append((ask.reason if ask else "", set(world.fences)))
+
+    world.on[c.Activity.AWAIT_PROBE] = look
+    async with working(time_skipping, world):
+        report = await (await begin(time_skipping)).result()
+    assert world.sent.count(trial) == tried + 1
+    assert asked[0] == ("", {1})
+    assert (reason, {1}) in asked
+    # Once asked, a person stays asked until a trial of that kind has passed.
+    assert [ask for ask, _ in asked[asked.index((reason, {1})) :]][: tried // 2] == [reason] * (tried // 2)
+    assert world.done[c.Activity.FENCE_DEVICE] == world.done[c.Activity.RAMP_FENCE] == 1
+    assert report.outcome is Phase.RELEASED
+
+
 async def test_failing_load_sends_it_back_to_the_probe(time_skipping: WorkflowEnvironment) -> None:
     """A fault that shows only under load passes the probe every time, and never the canary."""
     world = World()
