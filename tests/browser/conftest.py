@@ -8,9 +8,12 @@ from collections.abc import AsyncIterator
 import pytest
 from playwright.async_api import Page, async_playwright
 
+from sickbay.model.record import Phase, Record
 from tests.crash.harness import Ward
+from tests.crash.jobs import Seat
 from tests.stories.scene import Scene
 
+HOSTILE = "Xid 79 | [go](http://evil.example) <b>bold</b> www.evil.example a@evil.example \\"
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -37,3 +40,11 @@ async def scene(page: Page, tmp_path_factory: pytest.TempPathFactory) -> AsyncIt
         run = await ward.sickbay(runbook="https://wiki.example/gpu#bad")
         await run.ready()
         yield Scene(ward, run)
+
+
+@pytest.fixture(scope="package")
+async def asking(scene: Scene) -> tuple[Seat, Record]:
+    """An incident that asks a person, of a device whose driver writes what it should not."""
+    seat = await scene.lone_pod("naked")
+    await scene.ward.lab.fleet.break_device(seat.key.pool, seat.key.device, message=HOSTILE)
+    return seat, await scene.reaches(seat, Phase.NEEDS_OPERATOR)

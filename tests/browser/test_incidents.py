@@ -14,16 +14,6 @@ from tests.stories.scene import Scene
 
 pytestmark = pytest.mark.lab
 
-HOSTILE = "Xid 79 | [go](http://evil.example) <b>bold</b> www.evil.example a@evil.example \\"
-
-
-@pytest.fixture(scope="module")
-async def asking(scene: Scene) -> tuple[Seat, Record]:
-    """An incident that asks a person, of a device whose driver writes what it should not."""
-    seat = await scene.lone_pod("naked")
-    await scene.ward.lab.fleet.break_device(seat.key.pool, seat.key.device, message=HOSTILE)
-    return seat, await scene.reaches(seat, Phase.NEEDS_OPERATOR)
-
 
 @pytest.fixture(scope="module")
 async def ended(scene: Scene) -> tuple[Seat, Record]:
