@@ -10,7 +10,7 @@ from k8s.lab.nodes.fleet import NodeShape
 from k8s.resources import DEPLOYMENTS, PODS, RESOURCECLAIMTEMPLATES
 from sickbay import errors
 from sickbay.model.record import Phase, Record
-from tests.crash.harness import Ward
+from tests.crash.harness import LEASE_INTERVAL, Ward
 from tests.crash.jobs import NAMESPACE, Seat, seats_of
 from tests.crash.process import Sickbay
 from tests.k8s import cluster
@@ -106,5 +106,6 @@ class Scene:
     async def _own_devices(self, name: str) -> None:
         """Add a node whose devices no other story uses, and a template that claims one of them."""
         driver = f"{name}.example"
-        await self.ward.lab.fleet.add(1, NodeShape(devices=3, driver=driver, prefix=name))
+        shape = NodeShape(devices=3, driver=driver, prefix=name, lease_interval=LEASE_INTERVAL)
+        await self.ward.lab.fleet.add(1, shape)
         await cluster.create_template(self.ward.lab.gateway, NAMESPACE, name, driver)
