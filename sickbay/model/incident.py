@@ -171,6 +171,7 @@ class IncidentState(Payload):
         health: of the last live reading; None if nobody reported.
         healthy_since: since when live readings have been fresh Healthy with nothing written in between.
         bad_since: when a reading first said Unhealthy, by the workflow's clock; None = never, or Healthy lasted since.
+        flips: how often a Healthy was read that did not last; a device that flaps is looked at and tried more seldom.
         fault: a step that failed for good in its time, or an error of our own; kept until that step works again, or
             another effect does.
         faulty: the activity of that step, ``""`` for an error of our own.
@@ -227,6 +228,7 @@ class IncidentState(Payload):
     healthy_since: datetime | None = None
     verified: bool = False
     bad_since: datetime | None = None
+    flips: int = 0
     lease_version: str = ""
     lease_moved_at: datetime | None = None
     observations: tuple[Observation, ...] = ()

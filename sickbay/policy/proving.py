@@ -21,6 +21,9 @@ from sickbay.policy.verdict import BUSY
 RETRY_PROBE: Final = timedelta(seconds=30)
 """Pause before a probe that could not start, or that proved nothing, is tried again."""
 
+FLIPPED: Final = 2
+"""As how many failed probes it counts that a device flaps: what is bad and well in turns is not worth a try so soon."""
+
 _CHANGED: Final = ProbeVerdict(
     verdict=Verdict.INCONCLUSIVE, cause="HardwareChanged", message="the slot holds other hardware now"
 )
@@ -196,13 +199,13 @@ def _refused_pause(state: IncidentState) -> timedelta:
 def pause_after(state: IncidentState, attempts: int) -> timedelta:
     """Pause before the next probe after so many failed ones: exponential, bounded; a day when all are spent.
 
-    Releases shortly before count as failed probes: they were.
+    Releases shortly before count as failed probes: they were. So does flapping, once.
     """
     probe = state.policy.probe
     if attempts >= probe.attempts:
         return REMINDER
     pause, longest = probe.first.total_seconds(), probe.longest.total_seconds()
-    for _ in range(attempts + state.flaps):
+    for _ in range(attempts + state.flaps + (FLIPPED if state.flips else 0)):
         if pause >= longest:
             break  # before the numbers run out
         pause *= probe.factor

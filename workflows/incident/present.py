@@ -77,7 +77,7 @@ def _facts(state: IncidentState) -> Iterator[str]:
         "hardware": _safe(state.hardware_id),
         "node": _safe(state.node),
         "said": f"{state.severity} ({state.reason}) {_safe(state.message)}",
-        "read live": f"{state.health or 'nobody reports'}{_at(state.read_at)}",
+        "read live": f"{state.health or 'nobody reports'}{_at(state.read_at)}{_flips(state)}",
         "admission": _safe(state.admission_numbers) or ("admitted" if state.admitted else "not yet"),
         "fence": _fence(state),
         "users": _users(state),
@@ -136,6 +136,10 @@ def _clock(at: datetime) -> str:
 
 def _at(at: datetime | None) -> str:
     return "" if at is None else f" at {_clock(at)}"
+
+
+def _flips(state: IncidentState) -> str:
+    return f"; it flaps: Healthy did not last, {state.flips} times" if state.flips else ""
 
 
 def _fence(state: IncidentState) -> str:

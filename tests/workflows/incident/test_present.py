@@ -63,6 +63,14 @@ def test_evidence_names_each_source_and_what_it_said() -> None:
     assert "| and 3 more | | | |" in shown(many)
 
 
+def test_that_it_flaps() -> None:
+    """Beside what was read, and not of a device that does not."""
+    assert "| read live | Healthy; it flaps: Healthy did not last, 3 times |" in shown(
+        incident(health=Health.HEALTHY, flips=3)
+    )
+    assert "flaps" not in shown(incident(health=Health.HEALTHY))
+
+
 def test_numbers_users_verdict_and_links() -> None:
     """The guard's count, who is waited for and why, what the last probe proved, and where to go from here."""
     blocked = user(state=UserState.BLOCKED, note="budget keep allows 0")
