@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from sickbay.model.base import Name, Payload
+from sickbay.model.business import Business
 from sickbay.model.command import Pause
 from sickbay.model.device import UNKNOWN_HARDWARE
 from sickbay.model.incident import Ask, Target, Trial, User, Verdict
@@ -57,6 +58,7 @@ class Activity(StrEnum):
     START_PROBE = "start_probe"
     AWAIT_PROBE = "await_probe"
     STOP_PROBE = "stop_probe"
+    CHECK_BUSINESS = "check_business"
     UNLATCH_FENCE = "unlatch_fence"
     DELETE_FENCE = "delete_fence"
     AWAIT_FENCE_GONE = "await_fence_gone"
@@ -310,6 +312,37 @@ class StopProbe(Payload):
 
     target: Target
     number: int
+
+
+class CheckBusiness(Payload):
+    """Ask Prometheus once for its word on a device that has soaked.
+
+    Attributes:
+        node: that the device is on.
+        hardware_id: of the device.
+        settings: whom to ask, what, and what is good.
+    """
+
+    target: Target
+    node: str = ""
+    hardware_id: str = UNKNOWN_HARDWARE
+    settings: Business = Business()
+
+
+class BusinessVerdict(Payload):
+    """What Prometheus said of the device.
+
+    Attributes:
+        verdict: pass, fail, or inconclusive: no answer that counts.
+        cause: CamelCase.
+        message: for people, tamed.
+        value: that was answered; None without one number.
+    """
+
+    verdict: Verdict = Verdict.INCONCLUSIVE
+    cause: str = ""
+    message: str = ""
+    value: float | None = None
 
 
 class FenceStep(Payload):

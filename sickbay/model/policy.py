@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from sickbay.model.base import Config, Duration
+from sickbay.model.business import Business
 
 
 class Mode(StrEnum):
@@ -181,6 +182,7 @@ class Policy(Config):
     probe: Probe = Probe()
     canary: Canary = Canary()
     soak: Soak = Soak()
+    business: Business = Business()
     ramp: Ramp = Ramp()
     keep: Duration = timedelta(days=7)
     """How long the record of an ended incident is kept."""
