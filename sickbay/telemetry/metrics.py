@@ -173,6 +173,11 @@ STANDING = Spec(
 )
 PHASES = Spec("sickbay_phases_total", "Phases that incidents entered, as written into their records.", _of(phase=Phase))
 VERDICTS = Spec("sickbay_probe_verdicts_total", "Verdicts of probes.", _of(verdict=Verdict))
+BUSINESS = Spec(
+    "sickbay_business_checks_total",
+    "Answers of Prometheus to business checks: within the bounds, out of them, or none that counts.",
+    {"verdict": (Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE)},
+)
 EVICTIONS = Spec("sickbay_evictions_total", "Answers to evictions.", _of(outcome=EvictionOutcome))
 ATTEMPTS = Spec(
     "sickbay_activities_total", "Attempts of activities, by how they ended.", _of(activity=Activity, outcome=Ending)
@@ -228,8 +233,9 @@ SPANS_LOST = Spec("sickbay_spans_lost_total", "Spans that were given up: the col
 
 ALL: Final = (
     STATUS_AGE, STALENESS, FENCED, OPENED, ADMISSIONS, RECORDS, REFUSED, STARTS, UNPARSED, PLUGIN, LEADING, ALERTS,
-    STANDING, PHASES, VERDICTS, EVICTIONS, ATTEMPTS, ATTEMPT_TIME, ERRORS, TEMPORAL_UP, UNKNOWN, UNKNOWN_TIME, LAG,
-    FENCED_TIME, QUARANTINE, FALSE_QUARANTINES, MIGRATIONS, API_CALLS, API_TIME, TEMPORAL_CALLS, SPANS_LOST,
+    STANDING, PHASES, VERDICTS, BUSINESS, EVICTIONS, ATTEMPTS, ATTEMPT_TIME, ERRORS, TEMPORAL_UP, UNKNOWN,
+    UNKNOWN_TIME, LAG, FENCED_TIME, QUARANTINE, FALSE_QUARANTINES, MIGRATIONS, API_CALLS, API_TIME, TEMPORAL_CALLS,
+    SPANS_LOST,
 )  # fmt: skip
 
 
@@ -378,6 +384,10 @@ class Metrics:
     def verdict(self, verdict: str) -> None:
         """Count a probe's `Verdict`."""
         self._of[VERDICTS].add(verdict)
+
+    def business(self, verdict: str) -> None:
+        """Count an answer to a business check by its `Verdict`."""
+        self._of[BUSINESS].add(verdict)
 
     def evicted(self, outcome: str) -> None:
         """Count an eviction by its `EvictionOutcome`."""
