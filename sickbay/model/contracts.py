@@ -308,10 +308,22 @@ class AwaitProbe(Payload):
 
 
 class StopProbe(Payload):
-    """Delete pod and claim of the probe or canary, by uid, and see them gone."""
+    """Delete pod and claim of the probe or canary, by uid, and see them gone.
+
+    Attributes:
+        verdict: that the trial came to; None if it was cut short.
+        cause: of the verdict, CamelCase.
+        message: of the verdict, for people.
+        settings: among them how many trials may prove nothing.
+    """
 
     target: Target
     number: int
+    trial: Trial = Trial.PROBE
+    verdict: Verdict | None = None
+    cause: str = ""
+    message: str = ""
+    settings: Probe = Probe()
 
 
 class CheckBusiness(Payload):

@@ -187,6 +187,7 @@ class IncidentState(Payload):
         flaps: releases of the device shortly before this incident.
         checking: where its business check is.
         ramped_at: since when the fence lets in those who have opted in.
+        verdict_cause: of the last trial's verdict; ``""`` if it was cut short.
         probed_version: resourceVersion of the pod of the last probe that was judged.
         overruled: what was still said of the device when its probe was sent; a pass outvotes it.
         outcome: the end that is worked towards: Released, or Cleared where nothing bad was ever read live.
@@ -258,6 +259,7 @@ class IncidentState(Payload):
     next_probe_at: datetime | None = None
     verdict: Verdict | None = None
     verdict_note: str = ""
+    verdict_cause: str = ""
     probed_version: str = ""
     overruled: tuple[Observation, ...] = ()
 

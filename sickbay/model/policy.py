@@ -97,7 +97,8 @@ class Probe(Config):
     at_once: Annotated[int, Field(ge=1)] = 10
     """Probes and canaries under way at once in the cluster."""
     stuck: Annotated[int, Field(ge=1)] = 5
-    """Probes and canaries that cannot start, at which no further ones are sent: it is not the devices then."""
+    """Probes and canaries that cannot start, at which no further ones are sent: it is not the devices then. Likewise
+    devices in a row on which they prove nothing, at which one is tried at a time; one pool counts for half at most."""
     identity: dict[str, str] = Field(default_factory=dict)
     """Per driver, the attribute of a device that names the hardware; default ``uuid``."""
 

@@ -17,7 +17,7 @@ from sickbay.model.record import Phase
 from sickbay.policy.standing import REMINDER, lasted
 from sickbay.policy.steps import Verb
 from sickbay.policy.story import extended, note
-from sickbay.policy.verdict import BUSY
+from sickbay.policy.verdict import BUSY, CHANGED
 
 RETRY_PROBE: Final = timedelta(seconds=30)
 """Pause before a probe that could not start, or that proved nothing, is tried again."""
@@ -25,9 +25,7 @@ RETRY_PROBE: Final = timedelta(seconds=30)
 BUSINESS_UNSURE: Final = "BusinessUnsure"
 """Cause: the device soaked, and until its deadline no answer of the business check counted."""
 
-_CHANGED: Final = ProbeVerdict(
-    verdict=Verdict.INCONCLUSIVE, cause="HardwareChanged", message="the slot holds other hardware now"
-)
+_CHANGED: Final = ProbeVerdict(verdict=Verdict.INCONCLUSIVE, cause=CHANGED, message="the slot holds other hardware now")
 
 
 def allotted(state: IncidentState, trial: Trial) -> dict[str, object]:
@@ -40,6 +38,7 @@ def allotted(state: IncidentState, trial: Trial) -> dict[str, object]:
         "probe_number": state.probe_number + 1,
         "probe": ProbeStage.ALLOTTED,
         "verdict": None,
+        "verdict_cause": "",
     }
     if state.proof is Proof.NONE:
         said = state.observations if state.health is not None else ()  # they are kept when nobody reports any more
@@ -72,6 +71,7 @@ def after_verdict(state: IncidentState, verdict: ProbeVerdict, now: datetime) ->
         soaking = {"probe": ProbeStage.SOAKING, "soaking_since": now, "healthy_since": None, "reread": True}
         return state.model_copy(update={**soaking, "verdict_note": text})
     judged: dict[str, object] = {"probe": ProbeStage.JUDGED, "verdict": verdict.verdict, "verdict_note": text}
+    judged["verdict_cause"] = verdict.cause
     if passed:
         judged |= {"proof": Proof.PROBED, "probed_version": verdict.resource_version}
     else:

@@ -166,7 +166,15 @@ def _await_probe(state: IncidentState, _: Step) -> c.AwaitProbe:
 
 
 def _stop_probe(state: IncidentState, _: Step) -> c.StopProbe:
-    return c.StopProbe(target=state.target, number=state.probe_number)
+    return c.StopProbe(
+        target=state.target,
+        number=state.probe_number,
+        trial=state.trial,
+        verdict=state.verdict,
+        cause=state.verdict_cause,
+        message=state.verdict_note,
+        settings=state.policy.probe,
+    )
 
 
 def _check_business(state: IncidentState, _: Step) -> c.CheckBusiness:
