@@ -43,7 +43,8 @@ def enter(state: IncidentState, step: Step, now: datetime) -> IncidentState:
     phase = Phase.NEEDS_OPERATOR if asking else step.phase
     if phase is not state.phase:
         changes |= {"phase": phase, "timeline": extended(state, phase, step.message, now)}
-    ask = step.ask or state.fault
+    # To read decides nothing: who is asked meanwhile stays asked.
+    ask = step.ask or state.fault or (state.ask if step.verb is Verb.READ else None)
     if (ask and ask.reason) != (state.ask and state.ask.reason):
         changes["ask"] = None if ask is None else Ask(reason=ask.reason, remedy=ask.remedy, since=now)
     if step.verb is Verb.FENCE and not state.fence_allotted:

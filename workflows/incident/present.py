@@ -82,6 +82,7 @@ def _facts(state: IncidentState) -> Iterator[str]:
         "fence": _fence(state),
         "users": _users(state),
         "probes": f"{state.attempts} of {probe.attempts} attempts failed{_next(state)}{_last(state)}",
+        **({"business check": _business(state)} if state.policy.business.wanted else {}),
         "record": f"`kubectl get dq {state.target.device.record_name} -o yaml`",
         "trace": _trace(state),
         "runbook": f"[open]({runbook})" if runbook else RUNBOOK,
@@ -173,6 +174,12 @@ def _last(state: IncidentState) -> str:
     if state.verdict is None:
         return ""
     return f"; last verdict {state.verdict}" + (f": {_safe(state.verdict_note)}" if state.verdict_note else "")
+
+
+def _business(state: IncidentState) -> str:
+    past = state.checking
+    said = "; ".join(part for part in (past.cause, past.note) if part)
+    return f"{_safe(said) or 'not asked yet'}{_at(past.asked_at)}"
 
 
 def _people(state: IncidentState) -> str:
