@@ -91,6 +91,8 @@ class RecordActivities:
         if not record.closed:
             record = await self._records.write_status(record, _closed(record, step, datetime.now(UTC)))
             log.info("record_closed", record=record.name, outcome=step.outcome)
+            if step.disowned is not None:
+                log.warning("device_disowned", by=step.disowned.by, why=tamed(step.disowned.reason))
         await self._records.unlatch(record, step.target.effect_key("close", step.target.run))
         return Ended(quarantined=_quarantined(record))
 
@@ -184,10 +186,13 @@ def _closed(record: Record, step: CloseRecord, now: datetime) -> RecordStatus:
         outcome=step.outcome,
         opened_at=step.opened_at or record.spec.first_bad_at,
         closed_at=now,
+        by=step.disowned.by if step.disowned else "",
+        why=tamed(step.disowned.reason, 400) if step.disowned else "",
     )
-    # A release outvotes what is still said: it opens nothing again, until it says something else. A Cleared device has
-    # nothing to outvote.
-    overruled = tuple(source for source in seen if step.outcome is Phase.RELEASED and source.digest in _UNHEALTHY)
+    # A release outvotes what is still said, and so does a person: it opens nothing again, until it says something else.
+    # A Cleared device has nothing to outvote.
+    outvoted = step.outcome in {Phase.RELEASED, Phase.DISOWNED}
+    overruled = tuple(source for source in seen if outvoted and source.digest in _UNHEALTHY)
     return status.model_copy(
         update={
             "phase": step.outcome,

@@ -15,7 +15,7 @@ from sickbay.model.device import UNKNOWN_HARDWARE
 from sickbay.model.incident import Ask, Target, Trial, User, Verdict
 from sickbay.model.observation import Health, Observation, Reason, Seen, SourceRef
 from sickbay.model.policy import Migration, Probe
-from sickbay.model.record import Phase
+from sickbay.model.record import Disowning, Phase
 
 INCIDENT_WORKFLOW: Final = "DeviceIncident"
 """Workflow type; input `IncidentState`, result `IncidentReport`."""
@@ -82,6 +82,7 @@ class Observed(Payload):
     Attributes:
         health: the worst that was said.
         fence_lost: a fence of this incident was deleted or changed by someone else.
+        disowned: its record says that the device is given up; that is read even in a pause.
         count: observations that this one stands for.
     """
 
@@ -89,6 +90,7 @@ class Observed(Payload):
     reason: Reason = Reason.REPORTED
     message: str = ""
     fence_lost: bool = False
+    disowned: bool = False
     count: int = 1
     at: datetime | None = None
 
@@ -146,6 +148,7 @@ class Reading(Payload):
         hardware_id: identity attribute in the newest complete slices, ``unknown`` if not published.
         hardware_unique: no other device of the driver has the same.
         canary: verdict on the canary that was asked for; None while it runs and is Ready.
+        disowned: who gives the device up, as the record says now.
     """
 
     health: Health | None = None
@@ -159,6 +162,7 @@ class Reading(Payload):
     admission_numbers: str = ""
     hardware_id: str = UNKNOWN_HARDWARE
     hardware_unique: bool = False
+    disowned: Disowning | None = None
 
 
 class WriteStatus(Payload):
@@ -346,7 +350,11 @@ class RampFence(Payload):
 
 
 class CloseRecord(Payload):
-    """The last write of an incident."""
+    """The last write of an incident.
+
+    Attributes:
+        disowned: who gave the device up, where that is how it ends.
+    """
 
     target: Target
     outcome: Phase
@@ -355,6 +363,7 @@ class CloseRecord(Payload):
     seen: tuple[Seen, ...] = ()
     lease_version: str = ""
     pods_version: str = ""
+    disowned: Disowning | None = None
 
 
 class AwaitGo(Payload):

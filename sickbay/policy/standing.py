@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Final
 
-from sickbay.model.incident import IncidentState, User
+from sickbay.model.incident import IncidentState, ReleaseStage, User
 from sickbay.model.observation import Health
 
 RENEWAL: Final = timedelta(seconds=10)
@@ -16,6 +18,21 @@ REMINDER: Final = timedelta(days=1)
 
 LONGEST_RECHECK: Final = timedelta(minutes=10)
 """Bound of the growing pause between live reads of a device in doubt."""
+
+IRREVOCABLE: Final = frozenset({ReleaseStage.DELETED, ReleaseStage.GONE})
+"""Stages of a release in which the fence is gone, or was asked to go: too late for a word."""
+
+CALLED_BACK: Final[Mapping[str, object]] = MappingProxyType(
+    {
+        "release": ReleaseStage.NONE,
+        "outcome": None,
+        "ramped_at": None,
+        "fenced_at": None,
+        "users_at": None,
+        "unsaid": True,
+    }
+)
+"""Changes that end a ramp, or a release before it is irrevocable: the fence is made sure of again."""
 
 
 def lasted(state: IncidentState, time: timedelta) -> bool:

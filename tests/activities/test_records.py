@@ -23,6 +23,7 @@ from sickbay.model.record import (
     Closed,
     Condition,
     Counters,
+    Disowning,
     FenceRef,
     PastIncident,
     Phase,
@@ -216,6 +217,19 @@ async def test_a_cleared_incident_overrules_nothing(sickbay: Installation) -> No
     assert status.overruled == ()
     assert status.closed is not None
     assert status.closed.seen[0].uid == "pod-1"
+
+
+async def test_a_device_that_was_given_up_overrules_and_says_by_whom(sickbay: Installation) -> None:
+    """What is still said of it opens nothing, as after a release; the history keeps who and why."""
+    incident = await opened(sickbay)
+    bad = Seen(uid="pod-1", resource_version="7", digest=digest_of(Health.UNHEALTHY, Reason.REPORTED))
+    word = Disowning(by="eve", reason="needed", incident=incident.target.incident)
+    await incident.close(Phase.DISOWNED, seen=(bad,), disowned=word)
+    record = await incident.record()
+    assert (record.closed, record.finalizers, record.status.fence) == (True, (), FenceRef())
+    assert [source.uid for source in record.status.overruled] == ["pod-1"]
+    [past] = record.status.history
+    assert (past.outcome, past.by, past.why) == (Phase.DISOWNED, "eve", "needed")
 
 
 async def test_closing_again_changes_nothing(sickbay: Installation) -> None:

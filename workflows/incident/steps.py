@@ -194,6 +194,7 @@ def _go(state: IncidentState, _: Step) -> c.AwaitGo:
 
 
 def _close(state: IncidentState, step: Step) -> c.CloseRecord:
+    disowned = state.orders.disowned if step.phase is Phase.DISOWNED else None
     return c.CloseRecord(
         target=state.target,
         outcome=step.phase,
@@ -201,7 +202,9 @@ def _close(state: IncidentState, step: Step) -> c.CloseRecord:
         opened_at=state.first_bad_at,
         seen=seen(state),
         lease_version=state.lease_version,
-        pods_version=state.probed_version,
+        # A device that was given up was tried by nobody: whoever has spoken of it and is gone is overruled.
+        pods_version="" if disowned else state.probed_version,
+        disowned=disowned,
     )
 
 
