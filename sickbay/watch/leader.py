@@ -13,11 +13,12 @@ from typing import Final
 
 import structlog
 
+from sickbay.model.base import tamed
 from sickbay.model.contracts import Admitted, Observed
 from sickbay.model.device import UNKNOWN_HARDWARE, DeviceKey
 from sickbay.model.observation import Health
 from sickbay.model.policy import Policy
-from sickbay.model.record import Admission, AdmissionState, Phase, Record
+from sickbay.model.record import Admission, AdmissionState, Disowning, Phase, Record
 from sickbay.policy.detect import Action, Decision, decide
 from sickbay.policy.evidence import Track
 from sickbay.policy.guard import Candidate, Ruling
@@ -80,6 +81,7 @@ class Leader:
         self._now = now
         self._told: dict[DeviceKey, object] = {}  # what its incident was told last
         self._lost: dict[DeviceKey, str] = {}  # uid of the fence of whose loss its incident was told
+        self._given_up: dict[DeviceKey, Disowning] = {}  # of which its incident was told
         self._cared_for: dict[DeviceKey, str] = {}  # its incident, once the caretaker knows it
 
     async def process(self, device: DeviceKey) -> timedelta | None:
@@ -100,6 +102,7 @@ class Leader:
             self._signals.forget(record.spec.incident)
             self._told.pop(device, None)
             self._lost.pop(device, None)
+            self._given_up.pop(device, None)
             self._cared_for.pop(device, None)
         return await self._consider(device, record)
 
@@ -172,6 +175,8 @@ class Leader:
             self._caretaker.look(device)
             if record.status.incident != record.spec.incident:
                 tracing.begin_story(record)  # whoever wrote it may not have come to tell so
+        if record.disowned is not None:
+            return await self._give_up(device, record, record.disowned)
         decision = self._decide(device, record)
         if decision.action is Action.RAISE:
             return await self._raise(device, record, decision)
@@ -278,6 +283,19 @@ class Leader:
         message = f"fence {live.status.fence.name} was taken away"
         word = Observed(health=spec.severity, reason=spec.reason, message=message, fence_lost=True, at=self._now())
         self._signals.tell(spec.incident, word, known=spec.severity)
+
+    async def _give_up(self, device: DeviceKey, record: Record, word: Disowning) -> timedelta | None:
+        """Have the incident read that a person gives the device up; nothing else is decided about it any more."""
+        spec = record.spec
+        if self._given_up.get(device) != word:
+            self._given_up[device] = word
+            log.warning("device_given_up", incident=spec.incident, by=word.by, why=tamed(word.reason))
+            message = f"given up by {word.by}"
+            told = Observed(health=spec.severity, reason=spec.reason, message=message, disowned=True, at=self._now())
+            self._signals.tell(spec.incident, told, known=spec.severity)
+        if self._fence_lost(record):
+            await self._tell_lost(device, record)
+        return None
 
     def _tell(self, device: DeviceKey, record: Record, decision: Decision, known: Health | None = None) -> None:
         """Tell an open incident what changed; repetitions are none."""
