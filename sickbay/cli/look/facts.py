@@ -143,6 +143,8 @@ def _open(entry: Entry, record: Record, told: Told, now: datetime) -> Iterator[F
     if asks is not None:
         yield Fact("Asks", (f"a person ({asks.reason}): {tamed(asks.message, REMEDY_LENGTH)}",))
     yield Fact("Admission", (_admission(record),))
+    if record.disowned is not None:
+        yield Fact("Given up", (tamed(f"by {record.disowned.by}: {record.disowned.reason}", REMEDY_LENGTH),))
 
 
 def _state(subject: Subject, told: Told, now: datetime) -> str:
@@ -212,7 +214,8 @@ def _condition(condition: Condition) -> str:
 
 
 def _past(past: PastIncident) -> str:
-    return f"{clock(past.opened_at)} to {clock(past.closed_at)}  {past.outcome} ({past.reason})  {past.incident}"
+    by = f" by {tamed(past.by)}: {tamed(past.why, REMEDY_LENGTH)}" if past.by else ""
+    return f"{clock(past.opened_at)} to {clock(past.closed_at)}  {past.outcome} ({past.reason})  {past.incident}{by}"
 
 
 def _policy(record: Record, state: IncidentState | None) -> str:
