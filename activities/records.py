@@ -64,6 +64,7 @@ class RecordActivities:
                 "verified": step.verified,
                 "counters": _grown(status.counters, step),
                 "fence": _fence(status.fence, step),
+                "expires_at": step.expires_at,
                 "conditions": _conditions(status, step, now),
             }
         )
@@ -198,6 +199,7 @@ def _closed(record: Record, step: CloseRecord, now: datetime) -> RecordStatus:
             "phase": step.outcome,
             # A retired device's fence stays where it is.
             "fence": status.fence if step.outcome is Phase.RETIRED else FenceRef(),
+            "expires_at": None,
             "conditions": tuple(_ended(condition, now) for condition in status.conditions),
             "closed": Closed(
                 at=now,

@@ -172,6 +172,7 @@ class WriteStatus(Payload):
         wants_admission: ask the leader through the condition ``WantsAdmission``.
         ask: what a person is asked, as the condition ``NeedsOperator``.
         pause: that holds, as the condition ``Paused``.
+        expires_at: of the quarantine; None = there is none.
     """
 
     target: Target
@@ -184,6 +185,7 @@ class WriteStatus(Payload):
     wants_admission: bool = False
     ask: Ask | None = None
     pause: Pause | None = None
+    expires_at: datetime | None = None
 
 
 class Written(Payload):

@@ -227,7 +227,12 @@ HISTORY_LENGTH: Final = 10
 
 
 class RecordStatus(Wire):
-    """What the incident's activities wrote."""
+    """What the incident's activities wrote.
+
+    Attributes:
+        expires_at: when the quarantine gets too old by its policy, or ends as a person extended it; None = there is
+            none.
+    """
 
     incident: str = ""
     run: int = 0
@@ -235,6 +240,7 @@ class RecordStatus(Wire):
     verified: bool = False
     counters: Counters = Counters()
     fence: FenceRef = FenceRef()
+    expires_at: datetime | None = None
     conditions: tuple[Condition, ...] = ()
     closed: Closed | None = None
     history: tuple[PastIncident, ...] = ()

@@ -17,7 +17,7 @@ from sickbay.policy.disowning import give_up
 from sickbay.policy.evacuate import evacuate
 from sickbay.policy.prove import ramp, recover, release, remove
 from sickbay.policy.restraint import bound, held_back, keep, rest
-from sickbay.policy.standing import LONGEST_RECHECK, REMINDER, free, healthy_recheck, stable
+from sickbay.policy.standing import ACTING, LONGEST_RECHECK, REMINDER, free, healthy_recheck, stable
 from sickbay.policy.steps import Step, Verb
 
 RETRY: Final = timedelta(minutes=1)
@@ -28,9 +28,6 @@ HOURLY: Final = timedelta(hours=1)
 
 PATIENCE: Final = 3
 """Fences that may be taken away before the next one waits."""
-
-ACTING: Final = frozenset({Mode.ENFORCE, Mode.APPROVE})
-"""Modes in which an admitted incident moves jobs and probes."""
 
 ON_ITS_WORD: Final = frozenset({Reason.PERSON, Reason.ORPHAN})
 """Reasons that no source object repeats: a fence for one of these is never provisional."""

@@ -9,6 +9,8 @@ from typing import Final
 
 from sickbay.model.incident import IncidentState, ReleaseStage, User
 from sickbay.model.observation import Health
+from sickbay.model.policy import Mode
+from sickbay.model.record import Phase
 
 RENEWAL: Final = timedelta(seconds=10)
 """A kubelet renews its Lease every 10 s: the soonest that a second reading can prove the first one fresh."""
@@ -18,6 +20,22 @@ REMINDER: Final = timedelta(days=1)
 
 LONGEST_RECHECK: Final = timedelta(minutes=10)
 """Bound of the growing pause between live reads of a device in doubt."""
+
+ACTING: Final = frozenset({Mode.ENFORCE, Mode.APPROVE})
+"""Modes in which an admitted incident moves jobs and probes."""
+
+_QUARANTINE: Final = frozenset(
+    {
+        Phase.QUARANTINED,
+        Phase.EVACUATING,
+        Phase.RECOVERING,
+        Phase.PROBING,
+        Phase.CANARY,
+        Phase.SOAKING,
+        Phase.NEEDS_OPERATOR,
+    }
+)
+"""Phases in which an admitted device is out of service, and not on its way back."""
 
 IRREVOCABLE: Final = frozenset({ReleaseStage.DELETED, ReleaseStage.GONE})
 """Stages of a release in which the fence is gone, or was asked to go: too late for a word."""
@@ -62,6 +80,23 @@ def healthy_recheck(state: IncidentState, now: datetime) -> datetime | None:
     if state.healthy_since is None:
         return now + min(RENEWAL * 2.0 ** min(max(state.readings - 2, 0), 8), LONGEST_RECHECK)
     return max(state.healthy_since + state.policy.stable, now + timedelta(seconds=1))
+
+
+def expires_at(state: IncidentState) -> datetime | None:
+    """When the quarantine gets too old by its policy, or ends as a person extended it, whichever is later.
+
+    None where there is none, where it is only shown, and where a person has ended it one way or the other. That time is
+    no release: the device is tried, or a person is asked.
+    """
+    if not state.admitted or state.phase not in _QUARANTINE or state.policy.mode not in ACTING:
+        return None
+    if state.ramped_at is not None or state.release is not ReleaseStage.NONE:
+        return None
+    orders = state.orders
+    if orders.retiring or orders.disowned is not None:
+        return None
+    too_old = state.first_bad_at + state.policy.quarantine.expires
+    return too_old if orders.kept_until is None else max(too_old, orders.kept_until)
 
 
 def named(users: list[User]) -> str:

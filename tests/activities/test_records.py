@@ -11,6 +11,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.records import RecordActivities
 from k8s.records import Records
+from k8s.resources import DEVICEQUARANTINES
 from sickbay.model.contracts import SUPERSEDED, CloseRecord, Ended, WriteStatus, Written
 from sickbay.model.device import DeviceKey
 from sickbay.model.incident import Ask, Target
@@ -102,6 +103,34 @@ async def test_a_status_says_where_the_incident_stands(sickbay: Installation) ->
     wants = status.condition("WantsAdmission")
     assert wants is not None
     assert wants.status == "False"
+
+
+async def test_an_expiry_is_there_while_it_holds(sickbay: Installation) -> None:
+    """With the phase that it is written with, and not beyond the end."""
+    incident = await opened(sickbay)
+    week = NOW + timedelta(days=7)
+    await incident.write(expires_at=week)
+    assert (await incident.status()).expires_at == week
+    assert await printed(sickbay, incident, "EXPIRES") == "2026-01-17T10:00:00Z"
+    await incident.write(Phase.RELEASING)
+    assert (await incident.status()).expires_at is None
+    await incident.write(expires_at=week)
+    await incident.close(Phase.RETIRED)
+    assert (await incident.status()).expires_at is None
+
+
+async def printed(sickbay: Installation, incident: Incident, column: str) -> Any:
+    """Read a column as kubectl prints it."""
+    client = sickbay.admin._client
+    _, url, headers, _, _ = await client.param_serialize(
+        method="GET",
+        resource_path=DEVICEQUARANTINES.path(name=incident.target.device.record_name),
+        header_params={"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"},
+        auth_settings=["BearerToken"],
+    )
+    async with (await client.rest_client.request("GET", url, headers=headers)).response as answer:
+        table = await answer.json()
+    return table["rows"][0]["cells"][[c["name"] for c in table["columnDefinitions"]].index(column)]
 
 
 async def test_a_repeat_writes_nothing(sickbay: Installation) -> None:

@@ -21,6 +21,7 @@ from sickbay.model.policy import Mode
 from sickbay.model.record import Phase
 from sickbay.policy import commanding, progress, proving
 from sickbay.policy.prove import lasts
+from sickbay.policy.standing import expires_at
 from sickbay.policy.steps import Step, Verb
 from sickbay.policy.story import note
 
@@ -113,6 +114,7 @@ def _write(state: IncidentState, _: Step) -> c.WriteStatus:
         wants_admission=state.phase is Phase.HELD,
         ask=state.ask,
         pause=state.orders.pause,
+        expires_at=expires_at(state),
     )
 
 

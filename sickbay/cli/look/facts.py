@@ -119,6 +119,7 @@ def quarantine(entry: Entry) -> Iterator[Fact]:
     yield Fact("Written by", _one(tamed(spec.actor)))
     yield Fact("Verified", ("yes" if status.verified else "no",))
     yield Fact("Fence", tuple(map(_fence, entry.fences)) or ("none",))
+    yield Fact("Expires", _one(clock(status.expires_at)))
     counters = status.counters
     yield Fact("Counters", (f"fence {counters.fence}, probe {counters.probe}, release {counters.release}",))
     yield Fact("Conditions", tuple(map(_condition, status.conditions)))

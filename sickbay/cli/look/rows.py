@@ -37,7 +37,7 @@ COLUMNS: Final[Mapping[Kind, Columns]] = {
     ),
     Kind.QUARANTINES: Columns(
         ("NAME", "DEVICE", "NODE", "REASON", "PHASE", "FENCE", "AGE"),
-        ("DRIVER", "HARDWARE", "ADMISSION", "SCOPE", "WHY", "ASKS"),
+        ("DRIVER", "HARDWARE", "ADMISSION", "SCOPE", "EXPIRES", "WHY", "ASKS"),
     ),
     Kind.DEVICES: Columns(
         ("DEVICE", "DRIVER", "NODE", "STATE", "FENCE", "QUARANTINE"),
@@ -128,6 +128,7 @@ def _quarantines(sight: Sight, wanted: Wanted, now: datetime) -> Iterator[Row]:
             tamed(spec.hardware_id) if spec else "",
             str(spec.admission.state) if spec else "",
             spec.scope if spec else "",
+            _iso(record.status.expires_at) if record and record.status.expires_at else "",
             tamed(spec.message if spec else entry.problem),
             tamed(asks.message) if asks else "",
         )
