@@ -29,6 +29,7 @@ from sickbay.model.record import (
     Record,
     RecordStatus,
     SeenSource,
+    StandingOrders,
 )
 
 log = structlog.get_logger(__name__)
@@ -65,6 +66,7 @@ class RecordActivities:
                 "counters": _grown(status.counters, step),
                 "fence": _fence(status.fence, step),
                 "expires_at": step.expires_at,
+                "orders": step.orders,
                 "conditions": _conditions(status, step, now),
             }
         )
@@ -160,12 +162,12 @@ def _conditions(status: RecordStatus, step: WriteStatus, now: datetime) -> tuple
 
 def _paused(status: RecordStatus, step: WriteStatus, now: datetime) -> Condition | None:
     """Tell of a pause, or that there is none any more; nothing where there never was one."""
-    pause = step.pause
+    pause = step.orders.pause
     if pause is None:
         known = status.condition(PAUSED) is not None
         return Condition(type=PAUSED, status="False", reason="Resumed", last_transition_time=now) if known else None
     end = "until somebody resumes" if pause.until is None else f"until {pause.until:%Y-%m-%d %H:%M:%SZ}"
-    message = tamed(f"{pause.actor} {end}: {pause.reason or 'no reason given'}", 400)
+    message = tamed(f"{pause.by} {end}: {pause.reason or 'no reason given'}", 400)
     return Condition(type=PAUSED, status="True", reason="Paused", message=message, last_transition_time=pause.since)
 
 
@@ -200,6 +202,7 @@ def _closed(record: Record, step: CloseRecord, now: datetime) -> RecordStatus:
             # A retired device's fence stays where it is.
             "fence": status.fence if step.outcome is Phase.RETIRED else FenceRef(),
             "expires_at": None,
+            "orders": StandingOrders(),
             "conditions": tuple(_ended(condition, now) for condition in status.conditions),
             "closed": Closed(
                 at=now,

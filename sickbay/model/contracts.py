@@ -10,12 +10,11 @@ from enum import StrEnum
 from typing import Final
 
 from sickbay.model.base import Name, Payload
-from sickbay.model.command import Pause
 from sickbay.model.device import UNKNOWN_HARDWARE
 from sickbay.model.incident import Ask, Target, Trial, User, Verdict
 from sickbay.model.observation import Health, Observation, Reason, Seen, SourceRef
 from sickbay.model.policy import Migration, Probe
-from sickbay.model.record import Disowning, Phase
+from sickbay.model.record import Disowning, Phase, StandingOrders
 
 INCIDENT_WORKFLOW: Final = "DeviceIncident"
 """Workflow type; input `IncidentState`, result `IncidentReport`."""
@@ -171,7 +170,7 @@ class WriteStatus(Payload):
     Attributes:
         wants_admission: ask the leader through the condition ``WantsAdmission``.
         ask: what a person is asked, as the condition ``NeedsOperator``.
-        pause: that holds, as the condition ``Paused``.
+        orders: of people that hold; a pause is told as the condition ``Paused``, too.
         expires_at: of the quarantine; None = there is none.
     """
 
@@ -184,7 +183,7 @@ class WriteStatus(Payload):
     release_number: int = 0
     wants_admission: bool = False
     ask: Ask | None = None
-    pause: Pause | None = None
+    orders: StandingOrders = StandingOrders()
     expires_at: datetime | None = None
 
 

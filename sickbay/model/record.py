@@ -226,6 +226,30 @@ HISTORY_LENGTH: Final = 10
 """Past incidents kept in a record."""
 
 
+class PauseOrder(Wire):
+    """A pause that a person ordered; ``until`` None = until somebody resumes."""
+
+    by: str = ""
+    reason: str = ""
+    since: datetime
+    until: datetime | None = None
+
+
+class StandingOrders(Wire):
+    """What people told the incident, as far as it holds whatever becomes of its workflow's run.
+
+    Attributes:
+        kept_until: earliest end of the quarantine, as a person set it.
+        kept_from: when a person first set one; the policy's bound counts from here.
+        retiring: who retires the device and why; ``""`` = nobody.
+    """
+
+    pause: PauseOrder | None = None
+    kept_until: datetime | None = None
+    kept_from: datetime | None = None
+    retiring: str = ""
+
+
 class RecordStatus(Wire):
     """What the incident's activities wrote.
 
@@ -241,6 +265,7 @@ class RecordStatus(Wire):
     counters: Counters = Counters()
     fence: FenceRef = FenceRef()
     expires_at: datetime | None = None
+    orders: StandingOrders = StandingOrders()
     conditions: tuple[Condition, ...] = ()
     closed: Closed | None = None
     history: tuple[PastIncident, ...] = ()

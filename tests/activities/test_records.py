@@ -27,10 +27,12 @@ from sickbay.model.record import (
     Disowning,
     FenceRef,
     PastIncident,
+    PauseOrder,
     Phase,
     Record,
     RecordStatus,
     SeenSource,
+    StandingOrders,
 )
 from sickbay.policy.opening import target_of
 from tests.builders import NOW
@@ -131,6 +133,24 @@ async def printed(sickbay: Installation, incident: Incident, column: str) -> Any
     async with (await client.rest_client.request("GET", url, headers=headers)).response as answer:
         table = await answer.json()
     return table["rows"][0]["cells"][[c["name"] for c in table["columnDefinitions"]].index(column)]
+
+
+async def test_orders_of_people_are_kept_to_the_end(sickbay: Installation) -> None:
+    """With the pause told for people, too; taken back when they no longer hold, and none of the next incident."""
+    incident = await opened(sickbay)
+    pause = PauseOrder(by="ann", reason="firmware", since=NOW, until=NOW + timedelta(hours=2))
+    told = StandingOrders(pause=pause, kept_until=NOW, kept_from=NOW, retiring="bob: worn")
+    await incident.write(orders=told)
+    status = await incident.status()
+    paused = status.condition("Paused")
+    assert paused is not None
+    assert (status.orders, paused.status) == (told, "True")
+    assert paused.message == "ann until 2026-01-10 12:00:00Z: firmware"
+    await incident.write()
+    assert (await incident.status()).orders == StandingOrders()
+    await incident.write(orders=told)
+    await incident.close(Phase.RETIRED)
+    assert (await incident.status()).orders == StandingOrders()
 
 
 async def test_a_repeat_writes_nothing(sickbay: Installation) -> None:

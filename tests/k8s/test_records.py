@@ -30,12 +30,14 @@ from sickbay.model.record import (
     Counters,
     FenceRef,
     PastIncident,
+    PauseOrder,
     Phase,
     Record,
     RecordSource,
     RecordSpec,
     RecordStatus,
     SeenSource,
+    StandingOrders,
 )
 from sickbay.model.trace import TRACE_ANNOTATION, trace_id
 from tests.builders import NOW
@@ -50,6 +52,7 @@ FULL_STATUS = RecordStatus(
     counters=Counters(fence=1, probe=2, release=0),
     fence=FenceRef(name="sickbay-x-1", uid="fence-1"),
     expires_at=NOW,
+    orders=StandingOrders(pause=PauseOrder(by="ann", since=NOW, until=NOW), kept_until=NOW, retiring="bob: worn"),
     conditions=(Condition(type="NeedsOperator", reason="X", message="do y", last_transition_time=NOW),),
     closed=Closed(at=NOW, outcome=Phase.RELEASED, seen=(SeenSource(uid="pod-1", resource_version="7"),)),
     history=(PastIncident(incident="incident/w", outcome=Phase.CLEARED, opened_at=NOW, closed_at=NOW),),

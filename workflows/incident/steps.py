@@ -20,6 +20,7 @@ from sickbay.model.observation import Seen
 from sickbay.model.policy import Mode
 from sickbay.model.record import Phase
 from sickbay.policy import commanding, progress, proving
+from sickbay.policy.keeping import standing_orders
 from sickbay.policy.prove import lasts
 from sickbay.policy.standing import expires_at
 from sickbay.policy.steps import Step, Verb
@@ -113,7 +114,7 @@ def _write(state: IncidentState, _: Step) -> c.WriteStatus:
         release_number=state.release_number,
         wants_admission=state.phase is Phase.HELD,
         ask=state.ask,
-        pause=state.orders.pause,
+        orders=standing_orders(state.orders),
         expires_at=expires_at(state),
     )
 
