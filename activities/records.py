@@ -13,6 +13,7 @@ from activities.guard import own_or_closed_record, own_record
 from k8s.records import Records
 from sickbay.model.base import tamed
 from sickbay.model.contracts import Activity, CloseRecord, Ended, WriteStatus, Written
+from sickbay.model.device import UNKNOWN_HARDWARE
 from sickbay.model.observation import Health, Reason, digest_of
 from sickbay.model.record import (
     APPROVED,
@@ -63,6 +64,7 @@ class RecordActivities:
             update={
                 "phase": step.phase,
                 "verified": step.verified,
+                "hardware_id": _hardware(status, step),
                 "counters": _grown(status.counters, step),
                 "fence": _fence(status.fence, step),
                 "expires_at": step.expires_at,
@@ -127,6 +129,11 @@ def _grown(counters: Counters, step: WriteStatus) -> Counters:
         probe=max(counters.probe, step.probe_number),
         release=max(counters.release, step.release_number),
     )
+
+
+def _hardware(status: RecordStatus, step: WriteStatus | CloseRecord) -> str:
+    """Keep the identity that was known first: it is the one that failed."""
+    return step.hardware_id if status.hardware_id == UNKNOWN_HARDWARE else status.hardware_id
 
 
 def _fence(known: FenceRef, step: WriteStatus) -> FenceRef:
@@ -199,6 +206,7 @@ def _closed(record: Record, step: CloseRecord, now: datetime) -> RecordStatus:
     return status.model_copy(
         update={
             "phase": step.outcome,
+            "hardware_id": _hardware(status, step),
             # A retired device's fence stays where it is.
             "fence": status.fence if step.outcome is Phase.RETIRED else FenceRef(),
             "expires_at": None,

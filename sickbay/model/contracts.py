@@ -170,6 +170,7 @@ class WriteStatus(Payload):
     Attributes:
         wants_admission: ask the leader through the condition ``WantsAdmission``.
         ask: what a person is asked, as the condition ``NeedsOperator``.
+        hardware_id: as the incident knows it.
         orders: of people that hold; a pause is told as the condition ``Paused``, too.
         expires_at: of the quarantine; None = there is none.
     """
@@ -183,6 +184,7 @@ class WriteStatus(Payload):
     release_number: int = 0
     wants_admission: bool = False
     ask: Ask | None = None
+    hardware_id: str = UNKNOWN_HARDWARE
     orders: StandingOrders = StandingOrders()
     expires_at: datetime | None = None
 
@@ -354,6 +356,7 @@ class CloseRecord(Payload):
     """The last write of an incident.
 
     Attributes:
+        hardware_id: as the incident knows it.
         disowned: who gave the device up, where that is how it ends.
     """
 
@@ -364,6 +367,7 @@ class CloseRecord(Payload):
     seen: tuple[Seen, ...] = ()
     lease_version: str = ""
     pods_version: str = ""
+    hardware_id: str = UNKNOWN_HARDWARE
     disowned: Disowning | None = None
 
 

@@ -256,12 +256,14 @@ class RecordStatus(Wire):
     Attributes:
         expires_at: when the quarantine gets too old by its policy, or ends as a person extended it; None = there is
             none.
+        hardware_id: of the device as the incident knows it: the first that was read, where the spec has none.
     """
 
     incident: str = ""
     run: int = 0
     phase: Phase | None = None
     verified: bool = False
+    hardware_id: str = Field(default=UNKNOWN_HARDWARE, alias="hardwareID")
     counters: Counters = Counters()
     fence: FenceRef = FenceRef()
     expires_at: datetime | None = None
@@ -309,6 +311,13 @@ class Record(Wire):
         """Closed means: the incident that the spec names has written its last phase."""
         status = self.status
         return status.incident == self.spec.incident and status.phase is not None and status.phase.final
+
+    @property
+    def hardware_id(self) -> str:
+        """Identity of the hardware that is out of service, as leader or incident first knew it."""
+        if self.spec.hardware_id != UNKNOWN_HARDWARE or self.status.incident != self.spec.incident:
+            return self.spec.hardware_id
+        return self.status.hardware_id
 
     @property
     def paused(self) -> bool:

@@ -9,6 +9,7 @@ from typing import Final
 
 from sickbay.model.base import format_duration, tamed
 from sickbay.model.command import REMEMBERED, Answer, Command, CommandVerb, Halt, Outcome, Pause
+from sickbay.model.device import UNKNOWN_HARDWARE
 from sickbay.model.incident import IncidentState, ProbeStage, UserState
 from sickbay.model.policy import Mode
 from sickbay.policy.restraint import bound
@@ -186,6 +187,11 @@ def _retire(state: IncidentState, command: Command, _: datetime) -> _Effect:
         return _Effect("the incident is one of mode shadow: its fence keeps nobody away")
     who = tamed(f"{command.actor}: {command.reason}")
     told = "stays fenced until other hardware is in the slot; the incident ends when nobody holds the device"
+    if state.hardware_id == UNKNOWN_HARDWARE:
+        told = (
+            "stays fenced until a member of sickbay:break-glass deletes its record: which hardware it is nobody knows, "
+            "so none that comes can be told from it; the incident ends when nobody holds the device"
+        )
     return _Effect(told=told, orders={"retiring": who})
 
 

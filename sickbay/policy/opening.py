@@ -225,7 +225,7 @@ def incident_state(record: Record, policy: Policy) -> IncidentState:
     return IncidentState(
         target=target_of(record),
         policy=policy,
-        hardware_id=spec.hardware_id,
+        hardware_id=record.hardware_id,
         node=spec.node,
         severity=spec.severity,
         reason=spec.reason,

@@ -15,7 +15,7 @@ import structlog
 
 from sickbay.model.base import tamed
 from sickbay.model.contracts import Admitted, Observed
-from sickbay.model.device import UNKNOWN_HARDWARE, DeviceKey
+from sickbay.model.device import DeviceKey
 from sickbay.model.observation import Health
 from sickbay.model.policy import Policy
 from sickbay.model.record import Admission, AdmissionState, Disowning, Phase, Record
@@ -29,6 +29,7 @@ from sickbay.watch.caretaker import Caretaker
 from sickbay.watch.directory import Directory
 from sickbay.watch.office import Office
 from sickbay.watch.orphans import Orphans
+from sickbay.watch.retired import Retired
 from sickbay.watch.signals import Signals
 from sickbay.watch.waiting import WaitingRoom
 from sickbay.watch.writer import Writer
@@ -61,6 +62,7 @@ class Leader:
         writer: Writer,
         room: WaitingRoom,
         orphans: Orphans,
+        retired: Retired,
         caretaker: Caretaker,
         signals: Signals,
         office: Office,
@@ -73,6 +75,7 @@ class Leader:
         self._writer = writer
         self._room = room
         self._orphans = orphans
+        self._retired = retired
         self._caretaker = caretaker
         self._signals = signals
         self._office = office
@@ -110,7 +113,9 @@ class Leader:
 
     async def _consider(self, device: DeviceKey, before: Record | None) -> timedelta | None:
         """Open an incident if there is reason to."""
-        if before is not None and before.retired and not self._replaced(before):
+        if before is None or not before.retired:
+            self._retired.forget(device)
+        elif not self._retired.replaced(before):
             return RETIRED
         decision, admission = self._decide(device, before), None
         orphan = await self._orphans.look(device, hurry=decision.action is Action.OPEN)
@@ -127,12 +132,6 @@ class Leader:
         if self._books.record(device) is not before:
             return AT_ONCE
         return await self._open(device, decision, before, admission)
-
-    def _replaced(self, retired: Record) -> bool:
-        """Whether other hardware than the one that was retired is known to be in its slot."""
-        device, failed = retired.spec.key, retired.spec.hardware_id
-        now = self._directory.pools.hardware_id(device, self._policy.probe.identity_attribute(device.driver))
-        return UNKNOWN_HARDWARE not in {failed, now} and now != failed
 
     async def _open(
         self, device: DeviceKey, decision: Decision, before: Record | None, admission: Admission | None

@@ -29,6 +29,7 @@ from sickbay.watch.ledger import Ledger
 from sickbay.watch.office import Office
 from sickbay.watch.orphans import Orphans
 from sickbay.watch.queue import KeyedQueue
+from sickbay.watch.retired import Retired
 from sickbay.watch.signals import Signals
 from sickbay.watch.waiting import WaitingRoom
 from sickbay.watch.writer import Writer
@@ -89,6 +90,7 @@ class Term:
             writer,
             self._room,
             orphans,
+            Retired(self._directory.pools, policy, alerts),
             self._caretaker,
             self._signals,
             office,

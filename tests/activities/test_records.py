@@ -153,6 +153,25 @@ async def test_orders_of_people_are_kept_to_the_end(sickbay: Installation) -> No
     assert (await incident.status()).orders == StandingOrders()
 
 
+async def test_the_hardware_that_was_known_first_is_kept(sickbay: Installation) -> None:
+    """It is the one that failed, whatever is in the slot later, and whoever writes; the next incident has its own."""
+    incident = await opened(sickbay)
+    assert (await incident.record()).hardware_id == "unknown"
+    await incident.write(hardware_id="GPU-1")
+    for later in ("GPU-2", "unknown"):
+        await incident.write(hardware_id=later)
+    await incident.close(Phase.RETIRED, hardware_id="GPU-2")
+    assert (await incident.record()).hardware_id == "GPU-1"
+    other = await opened(sickbay)
+    await other.close(Phase.RETIRED, hardware_id="GPU-3")
+    assert (await other.record()).hardware_id == "GPU-3"
+    known = await opened(sickbay, hardware_id="GPU-4")
+    await known.write(hardware_id="GPU-5")
+    assert (await known.record()).hardware_id == "GPU-4"
+    second = await taken_over(sickbay, other)
+    assert (await second.record()).hardware_id == "unknown"
+
+
 async def test_a_repeat_writes_nothing(sickbay: Installation) -> None:
     """The same step again leaves the record's resourceVersion as it is."""
     incident = await opened(sickbay)

@@ -51,6 +51,7 @@ FULL_STATUS = RecordStatus(
     verified=True,
     counters=Counters(fence=1, probe=2, release=0),
     fence=FenceRef(name="sickbay-x-1", uid="fence-1"),
+    hardware_id="GPU-1",
     expires_at=NOW,
     orders=StandingOrders(pause=PauseOrder(by="ann", since=NOW, until=NOW), kept_until=NOW, retiring="bob: worn"),
     conditions=(Condition(type="NeedsOperator", reason="X", message="do y", last_transition_time=NOW),),

@@ -114,6 +114,7 @@ def _write(state: IncidentState, _: Step) -> c.WriteStatus:
         release_number=state.release_number,
         wants_admission=state.phase is Phase.HELD,
         ask=state.ask,
+        hardware_id=state.hardware_id,
         orders=standing_orders(state.orders),
         expires_at=expires_at(state),
     )
@@ -207,6 +208,7 @@ def _close(state: IncidentState, step: Step) -> c.CloseRecord:
         lease_version=state.lease_version,
         # A device that was given up was tried by nobody: whoever has spoken of it and is gone is overruled.
         pods_version="" if disowned else state.probed_version,
+        hardware_id=state.hardware_id,
         disowned=disowned,
     )
 

@@ -125,7 +125,7 @@ def _quarantines(sight: Sight, wanted: Wanted, now: datetime) -> Iterator[Row]:
         asks = entry.asks
         wide = (
             driver,
-            tamed(spec.hardware_id) if spec else "",
+            tamed(record.hardware_id) if record else "",
             str(spec.admission.state) if spec else "",
             spec.scope if spec else "",
             _iso(record.status.expires_at) if record and record.status.expires_at else "",

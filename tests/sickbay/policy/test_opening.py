@@ -115,6 +115,15 @@ def test_orders_outlive_a_terminated_run() -> None:
     assert incident_state(record(earlier), Policy()).orders == Orders()
 
 
+def test_hardware_that_a_run_learned_is_known_to_the_next() -> None:
+    """Else a card that was swapped in between would pass as the one that failed."""
+    learned = status(Phase.QUARANTINED, 4).model_copy(update={"hardware_id": "GPU-1"})
+    assert incident_state(record(learned), Policy()).hardware_id == "GPU-1"
+    assert incident_state(record(learned, hardware_id="GPU-0"), Policy()).hardware_id == "GPU-0"
+    earlier = learned.model_copy(update={"incident": DEVICE.incident_id("1")})
+    assert incident_state(record(earlier), Policy()).hardware_id == "unknown"
+
+
 def test_orders_in_a_record_are_bounded_and_tamed() -> None:
     """They come from people, also by a signal that nobody has asked who it is."""
     pause = Pause(actor="x" * 200, reason="line\nend " * 100, since=datetime(2026, 1, 10, tzinfo=UTC))
