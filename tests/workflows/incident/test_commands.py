@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,12 +11,9 @@ from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 from temporalio.client import WorkflowUpdateFailedError
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
-from k8s.lab.build import say_on_stderr
-from k8s.lab.tools import find_temporal
 from sickbay.model import contracts as c
 from sickbay.model.command import (
     COMMAND_UPDATE,
@@ -28,23 +24,13 @@ from sickbay.model.command import (
     Hindrance,
     Outcome,
 )
-from sickbay.model.incident import IncidentReport
+from sickbay.model.incident import IncidentReport, Trial
 from sickbay.model.record import Phase
 from tests.builders import policy, user
 from tests.workflows.incident.test_workflow import Handle, begin, working
 from tests.workflows.incident.world import World
 
 DAY = 86_400
-
-
-@pytest.fixture(scope="module")
-async def dev_server() -> AsyncIterator[WorkflowEnvironment]:
-    """Give a dev server, as people have it: with a real clock, and with Reset."""
-    async with await WorkflowEnvironment.start_local(
-        dev_server_existing_path=str(await asyncio.to_thread(find_temporal, say_on_stderr)),
-        data_converter=pydantic_data_converter,
-    ) as environment:
-        yield environment
 
 
 def command(verb: CommandVerb, **changes: Any) -> Command:
@@ -134,7 +120,7 @@ async def test_a_pause_in_the_middle_of_a_release_releases_nothing(time_skipping
     async with working(time_skipping, world):
         handle.append(await begin(time_skipping))
         report = await handle[0].result()
-    assert (report.outcome, world.done[c.Activity.START_PROBE]) == (Phase.RELEASED, 2)
+    assert (report.outcome, world.sent) == (Phase.RELEASED, [Trial.PROBE, Trial.CANARY] * 2)
     assert (world.done[c.Activity.UNLATCH_FENCE], world.done[c.Activity.DELETE_FENCE]) == (2, 1)
     assert world.done[c.Activity.FENCE_DEVICE] == 2
 
@@ -334,7 +320,8 @@ async def soon(environment: WorkflowEnvironment, *, seconds: float = 3600) -> da
 
 def quick() -> Any:
     """Build a policy with which an incident ends in seconds of a real clock."""
-    return policy(confirm="0s", stable="100ms", settle="100ms", probe={"first": "100ms"})
+    times = {"probe": {"first": "100ms"}, "soak": {"time": "100ms", "check": "100ms"}, "ramp": {"time": "0s"}}
+    return policy(confirm="0s", stable="100ms", settle="100ms", **times)
 
 
 async def reset(environment: WorkflowEnvironment, handle: Handle) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 from temporalio.testing import WorkflowEnvironment
@@ -20,8 +21,8 @@ from sickbay.model.record import (
     RecordStatus,
 )
 from sickbay.policy.opening import incident_state
-from tests.builders import DEVICE, UUID, policy
-from tests.workflows.incident.test_commands import give, lines, stuck, well
+from tests.builders import DEVICE, UUID
+from tests.workflows.incident.test_commands import give, quick, stuck, well
 from tests.workflows.incident.test_workflow import Handle, begin, working
 from tests.workflows.incident.world import World
 from workflows.incident.workflow import DeviceIncident
@@ -52,7 +53,7 @@ async def terminated(environment: WorkflowEnvironment, handle: Handle, world: Wo
     )
     written = len(world.statuses)
     record = Record(name=DEVICE.record_name, uid="record-1", resource_version="9", spec=spec, status=status)
-    state = incident_state(record, policy())
+    state = incident_state(record, quick())
     again: Handle = await environment.client.start_workflow(
         DeviceIncident.run, state, id=handle.id, task_queue=c.Queue.INCIDENT.of("lab")
     )
@@ -60,36 +61,37 @@ async def terminated(environment: WorkflowEnvironment, handle: Handle, world: Wo
     return again
 
 
-async def test_a_pause_keeps_its_end_and_a_quarantine_its_length(time_skipping: WorkflowEnvironment) -> None:
+async def test_a_pause_keeps_its_end_and_a_quarantine_its_length(dev_server: WorkflowEnvironment) -> None:
     """Over two of them: the pause ends when it was told to, the device rests until it was told to."""
     world = stuck()
-    async with working(time_skipping, world):
-        handle = await begin(time_skipping)
+    async with working(dev_server, world):
+        handle = await begin(dev_server, policy=quick())
         await world.until(lambda: world.fences == {1})
-        began = await time_skipping.get_current_time()
-        await give(handle, CommandVerb.EXTEND_QUARANTINE, until=began + timedelta(hours=10))
-        await give(handle, CommandVerb.PAUSE, until=began + timedelta(hours=5))
+        began = await dev_server.get_current_time()
+        await give(handle, CommandVerb.EXTEND_QUARANTINE, until=began + timedelta(seconds=8))
+        await give(handle, CommandVerb.PAUSE, until=began + timedelta(seconds=5))
         await world.until(lambda: world.statuses[-1].orders.pause is not None)
         for _ in range(2):
-            handle = await terminated(time_skipping, handle, world)
+            handle = await terminated(dev_server, handle, world)
         well(world)
-        report: IncidentReport = await handle.result()
+        report: IncidentReport = await asyncio.wait_for(handle.result(), 60)
     assert report.outcome is Phase.RELEASED
-    assert lines(report, "the pause of ann has ended")
+    (ended,) = [line.at for line in report.timeline if "the pause of ann has ended" in line.text]
+    assert ended - began >= timedelta(seconds=5)
     assert report.ended_at is not None
-    assert report.ended_at - began > timedelta(hours=10)
+    assert report.ended_at - began >= timedelta(seconds=8)
 
 
-async def test_a_retirement_is_not_forgotten(time_skipping: WorkflowEnvironment) -> None:
+async def test_a_retirement_is_not_forgotten(dev_server: WorkflowEnvironment) -> None:
     """Nothing is tried and the fence stays, though the run that was told so is gone."""
     world = stuck()
-    async with working(time_skipping, world):
-        handle = await begin(time_skipping)
+    async with working(dev_server, world):
+        handle = await begin(dev_server, policy=quick())
         await world.until(lambda: world.fences == {1})
         await give(handle, CommandVerb.RETIRE)
         await world.until(lambda: world.statuses[-1].orders.retiring != "")
-        handle = await terminated(time_skipping, handle, world)
+        handle = await terminated(dev_server, handle, world)
         well(world)
-        report: IncidentReport = await handle.result()
+        report: IncidentReport = await asyncio.wait_for(handle.result(), 60)
     assert (report.outcome, world.fences, world.sent) == (Phase.RETIRED, {1}, [])
     assert world.statuses[-1].orders.retiring == "ann: firmware"
