@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from k8s.gateway import decode
 from k8s.impersonation import impersonating
+from k8s.probe_objects import PROBE_NAMESPACE
+from k8s.resources import PODS
 from sickbay import errors
 from sickbay.cli.disown import give_up
 from sickbay.model.command import CommandVerb
@@ -67,14 +70,21 @@ async def test_a_bad_device_is_given_up(scene: Scene) -> None:
     await scene.released(seat)
 
 
-async def test_a_device_that_soaks_is_given_up(scene: Scene) -> None:
-    """Its canary is removed before its fence, and nothing of ours is left."""
+async def test_a_device_that_is_being_tried_is_given_up(scene: Scene) -> None:
+    """The probe is removed before the fence, and nothing of ours is left."""
     seat = await scene.lone_pod("impatient")
     await scene.breaks(seat, for_good=True)
     await scene.delete("impatient")
     record = await scene.reaches(seat, Phase.PROBING)
     async with impersonating(scene.ward.lab.gateway, "eve", BREAK_GLASS) as eve:
         await give_up(eve, record.name, None, "reseated by hand")
-    after = await scene.reaches(seat, Phase.DISOWNED)
+
+    async def over() -> Record | None:
+        now = await scene.record(seat)
+        return now if now is not None and now.closed and not now.finalizers else None
+
+    after = await cluster.until(over, within=60)
+    assert after.status.phase is Phase.DISOWNED
     assert not [name for name in await scene.ward.fences() if name.startswith(after.name)]
-    assert after.finalizers == ()
+    pods = decode(await scene.ward.lab.gateway.request("GET", PODS.path(PROBE_NAMESPACE)))["items"]
+    assert not [pod for pod in pods if pod["metadata"]["name"].startswith(after.name)]
