@@ -11,12 +11,11 @@ from typing import Final
 
 from sickbay.model.base import Name, Payload
 from sickbay.model.business import Business
-from sickbay.model.command import Pause
 from sickbay.model.device import UNKNOWN_HARDWARE
 from sickbay.model.incident import Ask, Target, Trial, User, Verdict
 from sickbay.model.observation import Health, Observation, Reason, Seen, SourceRef
 from sickbay.model.policy import Migration, Probe
-from sickbay.model.record import Phase
+from sickbay.model.record import Disowning, Phase, StandingOrders
 
 INCIDENT_WORKFLOW: Final = "DeviceIncident"
 """Workflow type; input `IncidentState`, result `IncidentReport`."""
@@ -84,6 +83,7 @@ class Observed(Payload):
     Attributes:
         health: the worst that was said.
         fence_lost: a fence of this incident was deleted or changed by someone else.
+        disowned: its record says that the device is given up; that is read even in a pause.
         count: observations that this one stands for.
     """
 
@@ -91,6 +91,7 @@ class Observed(Payload):
     reason: Reason = Reason.REPORTED
     message: str = ""
     fence_lost: bool = False
+    disowned: bool = False
     count: int = 1
     at: datetime | None = None
 
@@ -148,6 +149,7 @@ class Reading(Payload):
         hardware_id: identity attribute in the newest complete slices, ``unknown`` if not published.
         hardware_unique: no other device of the driver has the same.
         canary: verdict on the canary that was asked for; None while it runs and is Ready.
+        disowned: who gives the device up, as the record says now.
     """
 
     health: Health | None = None
@@ -161,6 +163,7 @@ class Reading(Payload):
     admission_numbers: str = ""
     hardware_id: str = UNKNOWN_HARDWARE
     hardware_unique: bool = False
+    disowned: Disowning | None = None
 
 
 class WriteStatus(Payload):
@@ -169,7 +172,9 @@ class WriteStatus(Payload):
     Attributes:
         wants_admission: ask the leader through the condition ``WantsAdmission``.
         ask: what a person is asked, as the condition ``NeedsOperator``.
-        pause: that holds, as the condition ``Paused``.
+        hardware_id: as the incident knows it.
+        orders: of people that hold; a pause is told as the condition ``Paused``, too.
+        expires_at: of the quarantine; None = there is none.
     """
 
     target: Target
@@ -181,7 +186,9 @@ class WriteStatus(Payload):
     release_number: int = 0
     wants_admission: bool = False
     ask: Ask | None = None
-    pause: Pause | None = None
+    hardware_id: str = UNKNOWN_HARDWARE
+    orders: StandingOrders = StandingOrders()
+    expires_at: datetime | None = None
 
 
 class Written(Payload):
@@ -391,7 +398,12 @@ class RampFence(Payload):
 
 
 class CloseRecord(Payload):
-    """The last write of an incident."""
+    """The last write of an incident.
+
+    Attributes:
+        hardware_id: as the incident knows it.
+        disowned: who gave the device up, where that is how it ends.
+    """
 
     target: Target
     outcome: Phase
@@ -400,6 +412,8 @@ class CloseRecord(Payload):
     seen: tuple[Seen, ...] = ()
     lease_version: str = ""
     pods_version: str = ""
+    hardware_id: str = UNKNOWN_HARDWARE
+    disowned: Disowning | None = None
 
 
 class AwaitGo(Payload):

@@ -121,6 +121,10 @@ def after_trial_reading(state: IncidentState, reading: Reading, now: datetime) -
     """
     if state.release is ReleaseStage.NONE and state.proof is Proof.NONE:
         return state
+    if state.outcome is Phase.DISOWNED:
+        # Whatever is said of the device, and whichever it is: it was given up all the same.
+        opened = state.release is ReleaseStage.OPENED
+        return state.model_copy(update={"release": ReleaseStage.READ}) if opened else state
     outvoted = {(o.source.uid, o.digest) for o in state.overruled}
     news = any(o.health is Health.UNHEALTHY and (o.source.uid, o.digest) not in outvoted for o in reading.observations)
     if news or (state.swapped and (state.release is not ReleaseStage.NONE or state.ramped_at is not None)):

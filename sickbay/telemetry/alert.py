@@ -24,6 +24,8 @@ class Alert(StrEnum):
     """A fence of ours does not say what it should."""
     ORPHAN_FENCE = "OrphanFence"
     """A fence of ours stood without an open incident; it has one now."""
+    RETIRED_UNKNOWN = "RetiredUnknown"
+    """Hardware is published in the slot of a retired device of which nobody knew what it was: it may be the same."""
     WRITE_REFUSED = "WriteRefused"
     """The API server refuses what we write, and it is not because another leads."""
     NOT_INSTALLED = "NotInstalled"

@@ -30,6 +30,7 @@ from sickbay.watch.ledger import Ledger
 from sickbay.watch.office import Office
 from sickbay.watch.orphans import Orphans
 from sickbay.watch.queue import KeyedQueue
+from sickbay.watch.retired import Retired
 from sickbay.watch.signals import Signals
 from sickbay.watch.suspension import Suspension
 from sickbay.watch.waiting import WaitingRoom
@@ -92,6 +93,7 @@ class Term:
             writer,
             self._room,
             orphans,
+            Retired(self._directory.pools, policy, alerts),
             self._caretaker,
             self._signals,
             office,

@@ -81,6 +81,7 @@ def _facts(state: IncidentState) -> Iterator[str]:
         "admission": _safe(state.admission_numbers) or ("admitted" if state.admitted else "not yet"),
         "fence": _fence(state),
         "users": _users(state),
+        "people": _people(state),
         "probes": f"{state.attempts} of {probe.attempts} attempts failed{_next(state)}{_last(state)}",
         **({"business check": _business(state)} if state.policy.business.wanted else {}),
         "record": f"`kubectl get dq {state.target.device.record_name} -o yaml`",
@@ -192,6 +193,8 @@ def _people(state: IncidentState) -> str:
         said.append(f"kept out of service until {_clock(orders.kept_until)}")
     if orders.retiring:
         said.append(f"retired by {orders.retiring}")
+    if orders.disowned is not None:
+        said.append(f"given up, untested, by {orders.disowned.by}: {orders.disowned.reason}")
     if orders.halt is not None:
         said.append(orders.halt.message)
     return _safe("; ".join(said), 400) or "nothing asked"

@@ -20,7 +20,9 @@ from sickbay.model.observation import Seen
 from sickbay.model.policy import Mode
 from sickbay.model.record import Phase
 from sickbay.policy import business, commanding, progress, proving
+from sickbay.policy.keeping import standing_orders
 from sickbay.policy.prove import lasts
+from sickbay.policy.standing import expires_at
 from sickbay.policy.steps import Step, Verb
 from sickbay.policy.story import note
 
@@ -112,7 +114,9 @@ def _write(state: IncidentState, _: Step) -> c.WriteStatus:
         release_number=state.release_number,
         wants_admission=state.phase is Phase.HELD,
         ask=state.ask,
-        pause=state.orders.pause,
+        hardware_id=state.hardware_id,
+        orders=standing_orders(state.orders),
+        expires_at=expires_at(state),
     )
 
 
@@ -208,6 +212,7 @@ def _go(state: IncidentState, _: Step) -> c.AwaitGo:
 
 
 def _close(state: IncidentState, step: Step) -> c.CloseRecord:
+    disowned = state.orders.disowned if step.phase is Phase.DISOWNED else None
     return c.CloseRecord(
         target=state.target,
         outcome=step.phase,
@@ -215,7 +220,10 @@ def _close(state: IncidentState, step: Step) -> c.CloseRecord:
         opened_at=state.first_bad_at,
         seen=seen(state),
         lease_version=state.lease_version,
-        pods_version=state.probed_version,
+        # A device that was given up was tried by nobody: whoever has spoken of it and is gone is overruled.
+        pods_version="" if disowned else state.probed_version,
+        hardware_id=state.hardware_id,
+        disowned=disowned,
     )
 
 

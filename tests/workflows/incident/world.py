@@ -18,6 +18,7 @@ from sickbay.model import contracts as c
 from sickbay.model.command import Halt
 from sickbay.model.incident import Trial, User, UserState, Verdict
 from sickbay.model.observation import Health, SourceRef
+from sickbay.model.record import Disowning
 from tests.builders import UUID, observation, reading
 
 CANARY = SourceRef(kind="Pod", namespace="sickbay-probe", name="canary", uid="canary-1")
@@ -36,6 +37,7 @@ class World:
         soaking: what the canary's own entry says while it soaks, and how the canary itself does.
         sent: the trials that were sent, in order.
         halt: what keeps the incident from what cannot be undone.
+        word: who gives the device up, as its record says.
         fences: numbers of the fences that stand.
         done: how often each verb was carried out.
         on: per activity, something to happen when it is called, before it acts.
@@ -56,6 +58,7 @@ class World:
         self.fences: set[int] = set()
         self.superseded = False
         self.halt: Halt | None = None
+        self.word: Disowning | None = None
         self.closed: c.CloseRecord | None = None
         self.statuses: list[c.WriteStatus] = []
         self.done: Counter[str] = Counter()
@@ -99,6 +102,7 @@ class World:
             lease_version=str(self.lease),
             admitted=self.admitted,
             hardware_id=self.hardware,
+            disowned=self.word,
         )
 
     @activity.defn(name=c.Activity.WRITE_STATUS)

@@ -16,7 +16,7 @@ from sickbay.model.incident import IncidentReport, TimelineEntry, User, UserStat
 from sickbay.model.record import Phase
 from tests.builders import NOW, incident, policy, target
 from tests.sickbay.cli.look.golden import golden
-from tests.sickbay.cli.look.sights import LATER, WARD, key, record, sight
+from tests.sickbay.cli.look.sights import LATER, WARD, iso, key, record, rule, sight
 
 STORY = (
     TimelineEntry(at=NOW, phase=Phase.QUARANTINED, text="keeps new allocations off the device"),
@@ -141,3 +141,17 @@ def test_the_record_alone_tells_a_shorter_story() -> None:
         rows = timeline.rows(timeline.of_record(subject.record))
         said = "\n".join(Printer(timeline.COLUMNS).table(rows)) + "\n"
         assert said == golden(f"events-{name}", said)
+
+
+def test_who_gave_a_device_up_is_told() -> None:
+    """While its incident runs, and ever after."""
+    word = {"sickbay.dev/disowned-by": "eve", "sickbay.dev/disown-reason": "needed"}
+    given_up = record("gpu-0")
+    given_up["metadata"]["annotations"] = word | {"sickbay.dev/disown-incident": given_up["spec"]["incident"]}
+    seen = find(sight([given_up], [rule("gpu-0")], "gpu-0"), "gpu-0")
+    lines = facts.lay_out(facts.explanation(seen, None, Told(), LATER))
+    assert "Given up     by eve: needed" in lines
+    past = {"incident": "incident/x", "outcome": "Disowned", "openedAt": iso(NOW), "closedAt": iso(NOW), "by": "eve"}
+    ended = record("gpu-0", status={"phase": "Disowned", "history": [past | {"why": "needed"}]})
+    text = "\n".join(facts.lay_out(facts.explanation(find(sight([ended]), "gpu-0"), None, Told(), LATER)))
+    assert "Disowned (Reported)  incident/x by eve: needed" in text
