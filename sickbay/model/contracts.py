@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from sickbay.model.base import Name, Payload
+from sickbay.model.business import Business
 from sickbay.model.device import UNKNOWN_HARDWARE
 from sickbay.model.incident import Ask, Target, Trial, User, Verdict
 from sickbay.model.observation import Health, Observation, Reason, Seen, SourceRef
@@ -56,6 +57,7 @@ class Activity(StrEnum):
     START_PROBE = "start_probe"
     AWAIT_PROBE = "await_probe"
     STOP_PROBE = "stop_probe"
+    CHECK_BUSINESS = "check_business"
     UNLATCH_FENCE = "unlatch_fence"
     DELETE_FENCE = "delete_fence"
     AWAIT_FENCE_GONE = "await_fence_gone"
@@ -313,10 +315,53 @@ class AwaitProbe(Payload):
 
 
 class StopProbe(Payload):
-    """Delete pod and claim of the probe or canary, by uid, and see them gone."""
+    """Delete pod and claim of the probe or canary, by uid, and see them gone.
+
+    Attributes:
+        verdict: that the trial came to; None if it was cut short.
+        cause: of the verdict, CamelCase.
+        message: of the verdict, for people.
+        settings: among them how many trials may prove nothing.
+    """
 
     target: Target
     number: int
+    trial: Trial = Trial.PROBE
+    verdict: Verdict | None = None
+    cause: str = ""
+    message: str = ""
+    settings: Probe = Probe()
+
+
+class CheckBusiness(Payload):
+    """Ask Prometheus once for its word on a device that has soaked.
+
+    Attributes:
+        node: that the device is on.
+        hardware_id: of the device.
+        settings: whom to ask, what, and what is good.
+    """
+
+    target: Target
+    node: str = ""
+    hardware_id: str = UNKNOWN_HARDWARE
+    settings: Business = Business()
+
+
+class BusinessVerdict(Payload):
+    """What Prometheus said of the device.
+
+    Attributes:
+        verdict: pass, fail, or inconclusive: no answer that counts.
+        cause: CamelCase.
+        message: for people, tamed.
+        value: that was answered; None without one number.
+    """
+
+    verdict: Verdict = Verdict.INCONCLUSIVE
+    cause: str = ""
+    message: str = ""
+    value: float | None = None
 
 
 class FenceStep(Payload):

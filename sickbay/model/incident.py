@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from sickbay.model.base import Name, Payload, tamed
+from sickbay.model.business import Checking
 from sickbay.model.command import Orders
 from sickbay.model.device import UNKNOWN_HARDWARE, DeviceKey
 from sickbay.model.observation import Health, Observation, Reason
@@ -58,7 +59,7 @@ class Proof(StrEnum):
     NONE = "None"
     PROBED = "Probed"
     SOAKED = "Soaked"
-    """Canary and soak passed: what is left is the ramp."""
+    """Canary, soak and, if there is one, business check passed: what is left is the ramp."""
 
 
 class UserState(StrEnum):
@@ -171,6 +172,7 @@ class IncidentState(Payload):
         health: of the last live reading; None if nobody reported.
         healthy_since: since when live readings have been fresh Healthy with nothing written in between.
         bad_since: when a reading first said Unhealthy, by the workflow's clock; None = never, or Healthy lasted since.
+        flips: how often a Healthy was read that did not last; a device that flaps is looked at and tried more seldom.
         fault: a step that failed for good in its time, or an error of our own; kept until that step works again, or
             another effect does.
         faulty: the activity of that step, ``""`` for an error of our own.
@@ -184,7 +186,9 @@ class IncidentState(Payload):
         trial: what the current probe is; `probe` and the fields below are about either.
         proof: what was proved; any bad word takes it back.
         flaps: releases of the device shortly before this incident.
+        checking: where its business check is.
         ramped_at: since when the fence lets in those who have opted in.
+        verdict_cause: of the last trial's verdict; ``""`` if it was cut short.
         probed_version: resourceVersion of the pod of the last probe that was judged.
         overruled: what was still said of the device when its probe was sent; a pass outvotes it.
         outcome: the end that is worked towards: Released, or Cleared where nothing bad was ever read live.
@@ -227,6 +231,7 @@ class IncidentState(Payload):
     healthy_since: datetime | None = None
     verified: bool = False
     bad_since: datetime | None = None
+    flips: int = 0
     lease_version: str = ""
     lease_moved_at: datetime | None = None
     observations: tuple[Observation, ...] = ()
@@ -246,6 +251,7 @@ class IncidentState(Payload):
     proof: Proof = Proof.NONE
     flaps: int = 0
     soaking_since: datetime | None = None
+    checking: Checking = Checking()
     ramped_at: datetime | None = None
     probe_number: int = 0
     probe_sent_at: datetime | None = None
@@ -255,6 +261,7 @@ class IncidentState(Payload):
     next_probe_at: datetime | None = None
     verdict: Verdict | None = None
     verdict_note: str = ""
+    verdict_cause: str = ""
     probed_version: str = ""
     overruled: tuple[Observation, ...] = ()
 

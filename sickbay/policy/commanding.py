@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from sickbay.model.base import format_duration, tamed
+from sickbay.model.business import Checking
 from sickbay.model.command import REMEMBERED, Answer, Command, CommandVerb, Halt, Outcome, Pause
 from sickbay.model.device import UNKNOWN_HARDWARE
 from sickbay.model.incident import IncidentState, ProbeStage, UserState
@@ -171,6 +172,7 @@ def _approve(state: IncidentState, _: Command, now: datetime) -> _Effect:
         for u in state.users
     )
     changes: dict[str, object] = {"users": users, "hand_edits": 0, "inconclusive": 0, "refused": 0}
+    changes["checking"] = Checking()
     if state.next_probe_at is not None:
         changes["next_probe_at"] = now
     if state.fault is not None:

@@ -13,6 +13,13 @@ from sickbay.policy.steps import Step, Verb
 FRESH_ENOUGH: Final = timedelta(seconds=5)
 """Age of the live reading that a destructive step may rest on."""
 
+CLOSE_LOOK: Final = timedelta(seconds=10)
+"""How long past `confirm` a device that was bad and says Healthy is looked at closely: nobody is moved on a Healthy,
+and one that flaps must not be left with its job because it was met in its good halves."""
+
+LOOK_AGAIN: Final = timedelta(seconds=3)
+"""Between two of those looks: a bad half of so long, or longer, is not missed."""
+
 
 def evacuate(state: IncidentState, now: datetime) -> Step:
     """Decide for a fenced device that somebody holds, or may still come to hold."""
@@ -33,14 +40,14 @@ def evacuate(state: IncidentState, now: datetime) -> Step:
             f"the device reports Healthy again; the probe waits for {named(holding)} to end",
             now + REMINDER,
         )
-    # Healthy in the reading that an eviction would rest on: nobody is moved for what was said before.
-    if healthy_at is not None:
-        return await_users(
-            Phase.QUARANTINED, "Verify", "a live reading says Healthy; waits to see whether it lasts", healthy_at
-        )
     # What cannot be undone waits for `confirm` from the first bad reading, or from the first since Healthy has lasted.
     bad_since = state.bad_since or (now if state.verified else state.first_bad_at)
     confirmed_at = bad_since + state.policy.confirm
+    # Healthy in the reading that an eviction would rest on: nobody is moved for what was said before.
+    if healthy_at is not None:
+        message = "a live reading says Healthy; waits to see whether it lasts"
+        look_at = healthy_at if state.bad_since is None else _look_at(healthy_at, confirmed_at, now)
+        return await_users(Phase.QUARANTINED, "Verify", message, look_at)
     if now < confirmed_at:
         message = f"{named(holding)} may have to move; waits to be sure"
         return await_users(Phase.QUARANTINED, "Confirm", message, confirmed_at)
@@ -55,6 +62,13 @@ def evacuate(state: IncidentState, now: datetime) -> Step:
         return Step(verb=Verb.READ, phase=phase, reason="StillBad", message=message, ask=ask)
     message = f"moves {ready.namespace}/{ready.name} ({ready.owner_kind} {ready.owner_name})"
     return Step(verb=Verb.EVICT, phase=phase, reason="Evict", message=message, user=ready, ask=ask)
+
+
+def _look_at(healthy_at: datetime, confirmed_at: datetime, now: datetime) -> datetime:
+    """When to look again at a device that was bad and says Healthy: it may be well, or flap."""
+    if now < confirmed_at:
+        return min(healthy_at, confirmed_at)
+    return min(healthy_at, now + LOOK_AGAIN) if now < confirmed_at + CLOSE_LOOK else healthy_at
 
 
 def _may_be_evicted(user: User, state: IncidentState, now: datetime) -> bool:

@@ -62,9 +62,10 @@ def _unhindered(state: IncidentState, now: datetime) -> Step:
             recheck_at=(state.fault.since or now) + RETRY,
             ask=state.fault,
         )
-    # Nothing is decided on what was said: it is read first.
+    # Nothing is decided on what was said: it is read first. Who was asked for something stays asked meanwhile.
     if state.read_at is None or state.reread:
-        return Step(verb=Verb.READ, phase=state.phase, reason="Verify", message="reads the device live")
+        message = "reads the device live"
+        return Step(verb=Verb.READ, phase=state.phase, reason="Verify", message=message, ask=state.ask)
     # A release is not interrupted by anything but bad news, which has already called it off.
     if state.release is not ReleaseStage.NONE:
         return release(state, now)

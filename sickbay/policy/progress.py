@@ -44,7 +44,8 @@ def enter(state: IncidentState, step: Step, now: datetime) -> IncidentState:
     phase = Phase.NEEDS_OPERATOR if asking else step.phase
     if phase is not state.phase:
         changes |= {"phase": phase, "timeline": extended(state, phase, step.message, now)}
-    ask = step.ask or state.fault
+    # To read decides nothing: who is asked meanwhile stays asked.
+    ask = step.ask or state.fault or (state.ask if step.verb is Verb.READ else None)
     if (ask and ask.reason) != (state.ask and state.ask.reason):
         changes["ask"] = None if ask is None else Ask(reason=ask.reason, remedy=ask.remedy, since=now)
     if step.verb is Verb.FENCE and not state.fence_allotted:
@@ -134,6 +135,7 @@ def after_read(state: IncidentState, reading: Reading, now: datetime) -> Inciden
         "observations": reading.observations or state.observations,
         "overruled": _still_said(state.overruled, reading.observations),
         "node_gone": reading.node_gone,
+        "flips": state.flips + _fell(state, reading),
     } | _hardware(state, reading, now)
     if reading.admitted:
         state = admitted(state, reading.admission_numbers, now)
@@ -159,6 +161,17 @@ def _written(before: tuple[Observation, ...], after: tuple[Observation, ...]) ->
     """Whether a source that was read before has been written since, or is gone."""
     versions = {o.source.uid: o.resource_version for o in after}
     return any(versions.get(o.source.uid) != o.resource_version for o in before)
+
+
+def _fell(state: IncidentState, reading: Reading) -> bool:
+    """Whether a Healthy did not last: bad again, or Healthy once more but written in between, which hides a bad half.
+
+    A trial's own pod is written for other reasons.
+    """
+    if state.bad_since is None or state.health is not Health.HEALTHY or state.probe is not ProbeStage.NONE:
+        return False
+    healthy = reading.health is Health.HEALTHY
+    return reading.health is Health.UNHEALTHY or (healthy and _written(state.observations, reading.observations))
 
 
 def _published(state: IncidentState, reading: Reading) -> bool:

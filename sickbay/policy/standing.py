@@ -52,6 +52,9 @@ CALLED_BACK: Final[Mapping[str, object]] = MappingProxyType(
 )
 """Changes that end a ramp, or a release before it is irrevocable: the fence is made sure of again."""
 
+FLIPS_COUNTED: Final = 3
+"""That double the pause between two looks at a device that flaps."""
+
 
 def lasted(state: IncidentState, time: timedelta) -> bool:
     """Healthy counts only fresh, and only from reading to reading: nothing is known of the time since the last one."""
@@ -74,12 +77,16 @@ def free(state: IncidentState, now: datetime) -> bool:
 
 
 def healthy_recheck(state: IncidentState, now: datetime) -> datetime | None:
-    """When Healthy, if it is said now, will have lasted; sooner if the reading was not proved fresh."""
+    """When Healthy, if it is said now, will have lasted; sooner if the reading was not proved fresh.
+
+    Later, and later each time, of a device that flaps: looked at in step with its flaps it would say Healthy for ever.
+    """
     if state.health is not Health.HEALTHY:
         return None
     if state.healthy_since is None:
         return now + min(RENEWAL * 2.0 ** min(max(state.readings - 2, 0), 8), LONGEST_RECHECK)
-    return max(state.healthy_since + state.policy.stable, now + timedelta(seconds=1))
+    pause = state.policy.stable * 2.0 ** min(state.flips, FLIPS_COUNTED)
+    return max(state.healthy_since + pause, now + timedelta(seconds=1))
 
 
 def expires_at(state: IncidentState) -> datetime | None:

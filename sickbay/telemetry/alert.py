@@ -30,5 +30,8 @@ class Alert(StrEnum):
     """The API server refuses what we write, and it is not because another leads."""
     NOT_INSTALLED = "NotInstalled"
     """Objects that ``sickbay install`` makes are missing."""
+    PROBES_SUSPENDED = "ProbesSuspended"
+    """Probes, or canaries, prove nothing on one device after another, and only one is tried at a time: no device comes
+    back until they work again."""
     INCIDENTS_HELD = "IncidentsHeld"
     """The guard holds incidents back."""

@@ -1,8 +1,8 @@
 """What open incidents are told: little, the latest, and bad news at once.
 
 An incident reads live before it believes anything, so a word is only a reason to look: one per `INTERVAL` is enough,
-the latest stands for those before it. A health above the highest it was told, a lost fence, a device that was given up
-and an admission do not wait.
+the latest stands for those before it. Of a device that goes on flapping ever fewer are sent, for each costs history. A
+health above the highest it was told, a lost fence, a device that was given up and an admission do not wait.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ log = structlog.get_logger(__name__)
 INTERVAL: Final = timedelta(seconds=30)
 """Between two words to one incident, unless it cannot wait."""
 
+LONGEST: Final = timedelta(minutes=4)
+"""Between two words about a device that flaps: the pause doubles while each word stands for several."""
+
 WORKERS: Final = 8
 """Incidents told at once."""
 
@@ -39,6 +42,7 @@ class _Desk:
         urgent: whether that word may not wait.
         admitted: not sent yet.
         sent_at: of the last word, on our clock; None = never.
+        pause: after that word.
     """
 
     highest: Health
@@ -46,6 +50,7 @@ class _Desk:
     urgent: bool = False
     admitted: Admitted | None = None
     sent_at: float | None = None
+    pause: timedelta | None = None
 
 
 class Signals:
@@ -131,18 +136,20 @@ class Signals:
     def _wait(self, desk: _Desk) -> timedelta | None:
         if desk.urgent or desk.sent_at is None:
             return None
-        rest = INTERVAL.total_seconds() - (self._clock() - desk.sent_at)
+        rest = (desk.pause or INTERVAL).total_seconds() - (self._clock() - desk.sent_at)
         return timedelta(seconds=rest) if rest > 0 else None
 
     def _after(self, desk: _Desk, sent: Observed) -> _Desk:
         """Keep what was said while the word was on its way."""
         highest = max(desk.highest, sent.health, key=lambda h: h.severity)
+        pause = min((desk.pause or INTERVAL) * 2, max(LONGEST, INTERVAL)) if sent.count > 1 else INTERVAL
+        desk = replace(desk, sent_at=self._clock(), pause=pause)
         if desk.word is None or desk.word == sent:
-            return replace(desk, highest=highest, word=None, urgent=False, sent_at=self._clock())
+            return replace(desk, highest=highest, word=None, urgent=False)
         later = desk.word.model_copy(update={"count": max(1, desk.word.count - sent.count)})
         new = (later.fence_lost and not sent.fence_lost) or (later.disowned and not sent.disowned)
         urgent = new or later.health.severity > highest.severity
-        return replace(desk, highest=highest, word=later, urgent=urgent, sent_at=self._clock())
+        return replace(desk, highest=highest, word=later, urgent=urgent)
 
     def _update(self, incident: str, change: Callable[[_Desk], _Desk]) -> None:
         if incident in self._desks:

@@ -10,6 +10,7 @@ from typing import Final
 
 import structlog
 
+from k8s.breaker import ProbeBreaker
 from k8s.control import MemoryMap
 from k8s.fences import Fence, Fences
 from k8s.records import Records
@@ -31,6 +32,7 @@ from sickbay.watch.orphans import Orphans
 from sickbay.watch.queue import KeyedQueue
 from sickbay.watch.retired import Retired
 from sickbay.watch.signals import Signals
+from sickbay.watch.suspension import Suspension
 from sickbay.watch.waiting import WaitingRoom
 from sickbay.watch.writer import Writer
 
@@ -55,6 +57,7 @@ class Parts:
     records: Records
     fences: Fences
     memory: MemoryMap
+    breaker: ProbeBreaker
     copy: Copy
     policy: Policy
     metrics: Metrics
@@ -102,6 +105,7 @@ class Term:
             self._leader.process, workers=WORKERS, failed=self._failed, idle=self._calm, lag=metrics.lag
         )
         self._housekeeping = Housekeeping(self._directory, parts.records, parts.memory, office, policy, utc_now)
+        self._suspension = Suspension(parts.breaker, alerts, metrics)
 
     async def serve(self) -> None:
         """Act until cancelled."""
@@ -115,6 +119,7 @@ class Term:
                 group.create_task(self._caretaker.serve())
                 group.create_task(self._signals.serve())
                 group.create_task(self._housekeeping.serve())
+                group.create_task(self._suspension.serve())
         finally:
             self.alerts.end_all()
 

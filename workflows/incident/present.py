@@ -77,12 +77,13 @@ def _facts(state: IncidentState) -> Iterator[str]:
         "hardware": _safe(state.hardware_id),
         "node": _safe(state.node),
         "said": f"{state.severity} ({state.reason}) {_safe(state.message)}",
-        "read live": f"{state.health or 'nobody reports'}{_at(state.read_at)}",
+        "read live": f"{state.health or 'nobody reports'}{_at(state.read_at)}{_flips(state)}",
         "admission": _safe(state.admission_numbers) or ("admitted" if state.admitted else "not yet"),
         "fence": _fence(state),
         "users": _users(state),
         "people": _people(state),
         "probes": f"{state.attempts} of {probe.attempts} attempts failed{_next(state)}{_last(state)}",
+        **({"business check": _business(state)} if state.policy.business.wanted else {}),
         "record": f"`kubectl get dq {state.target.device.record_name} -o yaml`",
         "trace": _trace(state),
         "runbook": f"[open]({runbook})" if runbook else RUNBOOK,
@@ -139,6 +140,10 @@ def _at(at: datetime | None) -> str:
     return "" if at is None else f" at {_clock(at)}"
 
 
+def _flips(state: IncidentState) -> str:
+    return f"; it flaps: Healthy did not last, {state.flips} times" if state.flips else ""
+
+
 def _fence(state: IncidentState) -> str:
     if not state.fence_allotted:
         return "none"
@@ -170,6 +175,12 @@ def _last(state: IncidentState) -> str:
     if state.verdict is None:
         return ""
     return f"; last verdict {state.verdict}" + (f": {_safe(state.verdict_note)}" if state.verdict_note else "")
+
+
+def _business(state: IncidentState) -> str:
+    past = state.checking
+    said = "; ".join(part for part in (past.cause, past.note) if part)
+    return f"{_safe(said) or 'not asked yet'}{_at(past.asked_at)}"
 
 
 def _people(state: IncidentState) -> str:

@@ -19,7 +19,7 @@ from sickbay.model.incident import IncidentState, ProbeStage, Trial
 from sickbay.model.observation import Seen
 from sickbay.model.policy import Mode
 from sickbay.model.record import Phase
-from sickbay.policy import commanding, progress, proving
+from sickbay.policy import business, commanding, progress, proving
 from sickbay.policy.keeping import standing_orders
 from sickbay.policy.prove import lasts
 from sickbay.policy.standing import expires_at
@@ -170,7 +170,21 @@ def _await_probe(state: IncidentState, _: Step) -> c.AwaitProbe:
 
 
 def _stop_probe(state: IncidentState, _: Step) -> c.StopProbe:
-    return c.StopProbe(target=state.target, number=state.probe_number)
+    return c.StopProbe(
+        target=state.target,
+        number=state.probe_number,
+        trial=state.trial,
+        verdict=state.verdict,
+        cause=state.verdict_cause,
+        message=state.verdict_note,
+        settings=state.policy.probe,
+    )
+
+
+def _check_business(state: IncidentState, _: Step) -> c.CheckBusiness:
+    return c.CheckBusiness(
+        target=state.target, node=state.node, hardware_id=state.hardware_id, settings=state.policy.business
+    )
 
 
 def _ramp(state: IncidentState, _: Step) -> c.RampFence:
@@ -243,6 +257,7 @@ CALLS: Final[dict[Verb, Call]] = {
     Verb.STOP_PROBE: _polled(
         c.Activity.STOP_PROBE, _stop_probe, c.Done, lambda s, _, now: proving.after_probe_stopped(s, now)
     ),
+    Verb.CHECK_BUSINESS: Call(c.Activity.CHECK_BUSINESS, _check_business, c.BusinessVerdict, business.after_business),
     Verb.RAMP: Call(c.Activity.RAMP_FENCE, _ramp, c.Fenced, proving.after_ramped),
     Verb.UNLATCH: Call(c.Activity.UNLATCH_FENCE, _fence_step, c.Done, _staged(Verb.UNLATCH)),
     Verb.DELETE_FENCE: Call(c.Activity.DELETE_FENCE, _fence_step, c.Done, _staged(Verb.DELETE_FENCE)),

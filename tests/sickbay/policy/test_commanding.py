@@ -12,6 +12,7 @@ from sickbay.model.incident import Ask, IncidentState, ProbeStage, ReleaseStage,
 from sickbay.model.record import Phase
 from sickbay.policy.commanding import begun, obey, refused
 from sickbay.policy.ladder import next_step
+from sickbay.policy.progress import enter
 from sickbay.policy.restraint import settle
 from sickbay.policy.steps import Verb
 from tests.builders import NOW, incident, policy, seconds, user
@@ -203,6 +204,16 @@ def test_approve_tries_again_what_a_person_was_asked_for() -> None:
     assert (answer.outcome, state.hand_edits, state.retrying, state.attempts) == (Outcome.APPLIED, 0, True, 5)
     assert (state.users[0].retry_at, state.users[0].stuck, state.next_probe_at) == (NOW, False, NOW)
     assert state.verdict is None
+
+
+def test_who_is_asked_stays_asked_while_the_device_is_read() -> None:
+    """Whatever is said meanwhile: an approval in that moment counts, and the record is not written for it."""
+    asked = Ask(reason="WillNotMove", remedy="move it", since=NOW - HOUR)
+    state = quarantined(ask=asked, users=(user(may_move=False),), reread=True, unsaid=False, phase=Phase.NEEDS_OPERATOR)
+    step = next_step(state, NOW)
+    entered = enter(state, step, NOW)
+    assert (step.verb, entered.ask, entered.unsaid) == (Verb.READ, asked, False)
+    assert told(entered, CommandVerb.APPROVE)[1].outcome is Outcome.APPLIED
 
 
 def test_probe_now_brings_the_next_probe_forward() -> None:

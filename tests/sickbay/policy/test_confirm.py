@@ -58,6 +58,55 @@ def test_one_that_flaps_is_moved_off_at_the_first_bad_reading_past_confirm() -> 
     assert patient.read(Health.UNHEALTHY, 31, "102").verb is Verb.EVICT
 
 
+@pytest.mark.parametrize("half", [3.0, 5.0, 8.0])
+@pytest.mark.parametrize("later", [0.0, 1.5, 3.0, 4.5])
+@pytest.mark.parametrize("confirm", [25, 30, 35])
+def test_one_that_flaps_does_not_keep_its_job_by_being_met_in_its_good_halves(
+    half: float, later: float, confirm: int
+) -> None:
+    """Looked at when the ladder asks for it alone, it is found bad soon after confirm, wherever that falls."""
+    patient = Patient(policy=policy(confirm=f"{confirm}s"))
+    now = later if later < half else 0.0
+    began = now
+    for _ in range(100):
+        flips = int(now // half)
+        step = patient.read(Health.HEALTHY if flips % 2 else Health.UNHEALTHY, now, f"{100 + flips}")
+        if step.verb is Verb.EVICT:
+            break
+        assert step.recheck_at is not None
+        now = (step.recheck_at - NOW).total_seconds() + 0.1
+    assert confirm <= now - began <= confirm + 10
+
+
+def test_one_that_is_well_again_is_not_looked_at_for_ever() -> None:
+    """Closely for ten seconds past confirm, then when Healthy will have lasted."""
+    patient = Patient()
+    patient.read(Health.UNHEALTHY, 0)
+    looks, now = 0, 29.0
+    while (step := patient.read(Health.HEALTHY, now, "101")).reason == "Verify":
+        assert step.recheck_at is not None
+        now = (step.recheck_at - NOW).total_seconds()
+        looks += 1
+    assert (step.reason, now) == ("HealthyInUse", 59.0)
+    assert looks <= 7
+
+
+def test_one_that_flaps_is_looked_at_and_tried_more_seldom() -> None:
+    """A Healthy that did not last, or in which a bad half was hidden, counts; one after which all was well does not."""
+    patient = Patient()
+    assert proving.pause_after(patient.state, 0) == seconds(60)
+    patient.read(Health.UNHEALTHY, 0)
+    patient.read(Health.HEALTHY, 10, "101")
+    patient.read(Health.UNHEALTHY, 20, "102")
+    patient.read(Health.HEALTHY, 50, "103")
+    step = patient.read(Health.HEALTHY, 80, "105")
+    assert (patient.state.flips, proving.pause_after(patient.state, 0)) == (2, seconds(240))
+    assert step.recheck_at == patient.at(80 + 30 * 4)
+    patient.read(Health.HEALTHY, 111, "105")
+    patient.read(Health.UNHEALTHY, 200, "106")
+    assert patient.state.flips == 2
+
+
 def test_the_second_fault_has_its_own_confirm() -> None:
     """A job that has run for long beside a device that was well again does not die of one bad sample."""
     patient = Patient()

@@ -20,11 +20,12 @@ from sickbay.model.incident import IncidentState, ProbeStage, ReleaseStage, Tria
 from sickbay.model.observation import Health
 from sickbay.model.record import Disowning, Phase
 from sickbay.policy import progress, proving
+from sickbay.policy.business import after_business
 from sickbay.policy.commanding import after_go, halted, obey
 from sickbay.policy.ladder import next_step
 from sickbay.policy.restraint import settle
 from sickbay.policy.steps import Step, Verb
-from tests.builders import NOW, UUID, incident, observation, reading, seconds, user
+from tests.builders import NOW, UUID, incident, observation, policy, reading, seconds, user
 
 OFTEN: Final = 0.3
 """Chance that something bad happens where it may."""
@@ -51,6 +52,8 @@ class Story:
         self.probed = False
         self.soaked = False
         self.soaked_since: datetime | None = None
+        self.checked = False
+        self.answers = [chance.choice(list(Verdict)) for _ in range(chance.randint(0, 3))]
         self.bad = False
         self.sticky = False
         self.released_proved: bool | None = None
@@ -170,10 +173,16 @@ class Story:
             self.soaked_since = self.now
         since = self.soaked_since
         self.soaked = since is not None and self.now - since >= self.state.policy.soak.time
+        self.checked &= self.soaked
+
+    @property
+    def proved(self) -> bool:
+        """Whether the device may come back, by what this world has seen alone."""
+        return self.probed and self.soaked and (self.checked or not self.state.policy.business.wanted)
 
     def lose(self) -> None:
         """Forget what was proved."""
-        self.probed = self.soaked = False
+        self.probed = self.soaked = self.checked = False
         self.soaked_since = None
 
     def do_fence(self, _: Step) -> None:
@@ -241,16 +250,26 @@ class Story:
         """Remove it."""
         self.state = proving.after_probe_stopped(self.state, self.now)
 
+    def do_check_business(self, _: Step) -> None:
+        """Ask Prometheus; its first answers are any, also in a kind world: few stories come so far in another."""
+        assert self.state.policy.business.wanted
+        assert self.probed
+        assert self.soaked, "asked of a device that has not soaked"
+        verdict = self.answers.pop() if self.answers else Verdict.PASS
+        if verdict is Verdict.FAIL:
+            self.lose()
+        self.checked = verdict is Verdict.PASS
+        self.state = after_business(self.state, c.BusinessVerdict(verdict=verdict), self.now)
+
     def do_ramp(self, _: Step) -> None:
         """Let in who opted in, or find the fence gone."""
-        assert self.probed
-        assert self.soaked
+        assert self.proved
         lost = self.state.fence_number not in self.fences
         self.state = proving.after_ramped(self.state, c.Fenced(uid=self.state.fence_uid, lost=lost), self.now)
 
     def do_open_release(self, _: Step) -> None:
         """Remember on what ground the release began."""
-        self.released_proved = self.probed and self.soaked
+        self.released_proved = self.proved
         self.check_given_up()
 
     def check_given_up(self) -> None:
@@ -297,7 +316,9 @@ def _either(chance: Random) -> bool:
 
 def tell(chance: Random) -> None:
     """Tell one story and check its end."""
-    story = Story(chance, admitted=_either(chance), severity=chance.choice(list(Health)[1:]))
+    asks = {"business": {"prometheus": "http://p", "query": "up", "min": 1.0}} if _either(chance) else {}
+    facts = {"admitted": _either(chance), "severity": chance.choice(list(Health)[1:])}
+    story = Story(chance, policy=policy(**asks), **facts)
     for _ in range(chance.randint(0, 60)):
         if story.turn():
             break

@@ -81,7 +81,8 @@ async def test_a_whole_incident_writes_once_per_phase(tmp_path: Path) -> None:
         world = World()
         world.health = None
         world.verdicts = [Verdict.FAIL, Verdict.PASS]
-        quick = policy(settle="0s", confirm="0s", stable="0s", probe={"first": "1s", "factor": 1})
+        times = {"soak": {"time": "100ms", "check": "100ms"}, "ramp": {"time": "100ms", "check": "100ms"}}
+        quick = policy(settle="0s", confirm="0s", stable="0s", probe={"first": "1s", "factor": 1}, **times)
         async with working(environment, world):
             handle = await begin(environment, searchable=ALL, max_events=20, policy=quick)
             await asyncio.wait_for(handle.result(), 60)

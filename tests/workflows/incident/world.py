@@ -33,6 +33,7 @@ class World:
         users: pods that hold the device.
         verdicts: of the probes to come; the last one repeats.
         loads: of the canaries to come, likewise.
+        answers: of Prometheus to come, likewise.
         soaking: what the canary's own entry says while it soaks, and how the canary itself does.
         sent: the trials that were sent, in order.
         halt: what keeps the incident from what cannot be undone.
@@ -50,6 +51,7 @@ class World:
         self.users: tuple[User, ...] = ()
         self.verdicts = [Verdict.PASS]
         self.loads = [Verdict.PASS]
+        self.answers = [Verdict.PASS]
         self.soaking: tuple[Health | None, Verdict | None] = (Health.HEALTHY, None)
         self.sent: list[Trial] = []
         self.hardware = UUID
@@ -180,6 +182,13 @@ class World:
         """Stop it."""
         self._called(c.Activity.STOP_PROBE)
         return c.Done()
+
+    @activity.defn(name=c.Activity.CHECK_BUSINESS)
+    async def check_business(self, _: c.CheckBusiness) -> c.BusinessVerdict:
+        """Give the next answer of Prometheus."""
+        self._called(c.Activity.CHECK_BUSINESS)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        return c.BusinessVerdict(verdict=answer, cause="Told", message="0.5, good is at least 1")
 
     @activity.defn(name=c.Activity.RAMP_FENCE)
     async def ramp_fence(self, step: c.RampFence) -> c.Fenced:
