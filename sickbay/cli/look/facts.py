@@ -81,6 +81,7 @@ def incident(record: Record, told: Told) -> Iterator[Fact]:
     yield Fact("Last reading", _one(_reading(state) if state else ""))
     yield Fact("Users", tuple(map(_user, state.users)) if state else ())
     yield Fact("Probes", _one(_probes(state) if state else ""))
+    yield Fact("Business check", _one(_business(state) if state else ""))
     yield from _reported(told)
 
 
@@ -243,6 +244,15 @@ def _probes(state: IncidentState) -> str:
     following = f", next at {clock(state.next_probe_at)}" if state.next_probe_at else ""
     verdict = f", last verdict {state.verdict}: {tamed(state.verdict_note)}" if state.verdict else ""
     return f"{state.attempts} of {state.policy.probe.attempts} attempts failed{following}{verdict}"
+
+
+def _business(state: IncidentState) -> str:
+    """Say what Prometheus said last; nothing where the policy asks none."""
+    if not state.policy.business.wanted:
+        return ""
+    past = state.checking
+    at = f" at {clock(past.asked_at)}" if past.asked_at else ""
+    return f"{tamed(': '.join(part for part in (past.cause, past.note) if part)) or 'not asked yet'}{at}"
 
 
 def _named(namespace: str, name: str) -> str:

@@ -12,6 +12,7 @@ from sickbay.cli.look import facts, timeline
 from sickbay.cli.look.subject import find
 from sickbay.cli.look.table import Printer
 from sickbay.cli.look.told import Told
+from sickbay.model.business import Checking
 from sickbay.model.incident import IncidentReport, TimelineEntry, User, UserState
 from sickbay.model.record import Phase
 from tests.builders import NOW, incident, policy, target
@@ -70,6 +71,19 @@ def test_a_described_incident_is_this() -> None:
     said = "\n".join(facts.lay_out(facts.incident(subject.record, RUNNING))) + "\n"
     said = said.replace(policy().digest, "…")
     assert said == golden("describe-incident", said)
+
+
+def test_a_described_incident_says_what_prometheus_said() -> None:
+    """Where the policy has a business check."""
+    asks = policy(business={"prometheus": "http://p:9090", "query": "up", "min": 1.0})
+    subject = find(WARD, "gpu-0")
+    assert subject.record is not None
+    said = []
+    for checking in (Checking(), Checking(asked_at=NOW, cause="NoData", note="no series")):
+        state = incident(target=target(key("gpu-0")), policy=asks, checking=checking)
+        lines = facts.lay_out(facts.incident(subject.record, Told(state=state)))
+        said += [line.partition("Business check")[2].strip() for line in lines if line.startswith("Business check")]
+    assert said == ["not asked yet", "NoData: no series at 2026-01-10 10:00:00Z"]
 
 
 def test_a_described_past_incident_is_of_itself() -> None:
