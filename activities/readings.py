@@ -40,6 +40,7 @@ class ReadingActivities:
                 "admitted": record.admitted,
                 "admission_numbers": record.spec.admission.numbers,
                 "canary": await self._canary(step) if step.canary else None,
+                "disowned": record.disowned,
             }
         )
 

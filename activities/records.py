@@ -13,6 +13,7 @@ from activities.guard import own_or_closed_record, own_record
 from k8s.records import Records
 from sickbay.model.base import tamed
 from sickbay.model.contracts import Activity, CloseRecord, Ended, WriteStatus, Written
+from sickbay.model.device import UNKNOWN_HARDWARE
 from sickbay.model.observation import Health, Reason, digest_of
 from sickbay.model.record import (
     APPROVED,
@@ -29,6 +30,7 @@ from sickbay.model.record import (
     Record,
     RecordStatus,
     SeenSource,
+    StandingOrders,
 )
 
 log = structlog.get_logger(__name__)
@@ -62,8 +64,11 @@ class RecordActivities:
             update={
                 "phase": step.phase,
                 "verified": step.verified,
+                "hardware_id": _hardware(status, step),
                 "counters": _grown(status.counters, step),
                 "fence": _fence(status.fence, step),
+                "expires_at": step.expires_at,
+                "orders": step.orders,
                 "conditions": _conditions(status, step, now),
             }
         )
@@ -91,6 +96,8 @@ class RecordActivities:
         if not record.closed:
             record = await self._records.write_status(record, _closed(record, step, datetime.now(UTC)))
             log.info("record_closed", record=record.name, outcome=step.outcome)
+            if step.disowned is not None:
+                log.warning("device_disowned", by=step.disowned.by, why=tamed(step.disowned.reason))
         await self._records.unlatch(record, step.target.effect_key("close", step.target.run))
         return Ended(quarantined=_quarantined(record))
 
@@ -122,6 +129,11 @@ def _grown(counters: Counters, step: WriteStatus) -> Counters:
         probe=max(counters.probe, step.probe_number),
         release=max(counters.release, step.release_number),
     )
+
+
+def _hardware(status: RecordStatus, step: WriteStatus | CloseRecord) -> str:
+    """Keep the identity that was known first: it is the one that failed."""
+    return step.hardware_id if status.hardware_id == UNKNOWN_HARDWARE else status.hardware_id
 
 
 def _fence(known: FenceRef, step: WriteStatus) -> FenceRef:
@@ -157,12 +169,12 @@ def _conditions(status: RecordStatus, step: WriteStatus, now: datetime) -> tuple
 
 def _paused(status: RecordStatus, step: WriteStatus, now: datetime) -> Condition | None:
     """Tell of a pause, or that there is none any more; nothing where there never was one."""
-    pause = step.pause
+    pause = step.orders.pause
     if pause is None:
         known = status.condition(PAUSED) is not None
         return Condition(type=PAUSED, status="False", reason="Resumed", last_transition_time=now) if known else None
     end = "until somebody resumes" if pause.until is None else f"until {pause.until:%Y-%m-%d %H:%M:%SZ}"
-    message = tamed(f"{pause.actor} {end}: {pause.reason or 'no reason given'}", 400)
+    message = tamed(f"{pause.by} {end}: {pause.reason or 'no reason given'}", 400)
     return Condition(type=PAUSED, status="True", reason="Paused", message=message, last_transition_time=pause.since)
 
 
@@ -184,15 +196,21 @@ def _closed(record: Record, step: CloseRecord, now: datetime) -> RecordStatus:
         outcome=step.outcome,
         opened_at=step.opened_at or record.spec.first_bad_at,
         closed_at=now,
+        by=step.disowned.by if step.disowned else "",
+        why=tamed(step.disowned.reason, 400) if step.disowned else "",
     )
-    # A release outvotes what is still said: it opens nothing again, until it says something else. A Cleared device has
-    # nothing to outvote.
-    overruled = tuple(source for source in seen if step.outcome is Phase.RELEASED and source.digest in _UNHEALTHY)
+    # A release outvotes what is still said, and so does a person: it opens nothing again, until it says something else.
+    # A Cleared device has nothing to outvote.
+    outvoted = step.outcome in {Phase.RELEASED, Phase.DISOWNED}
+    overruled = tuple(source for source in seen if outvoted and source.digest in _UNHEALTHY)
     return status.model_copy(
         update={
             "phase": step.outcome,
+            "hardware_id": _hardware(status, step),
             # A retired device's fence stays where it is.
             "fence": status.fence if step.outcome is Phase.RETIRED else FenceRef(),
+            "expires_at": None,
+            "orders": StandingOrders(),
             "conditions": tuple(_ended(condition, now) for condition in status.conditions),
             "closed": Closed(
                 at=now,

@@ -15,6 +15,7 @@ from typing import Any, Final
 import structlog
 import yaml
 
+from k8s.breaker import BREAKERS
 from k8s.configmaps import NAMESPACE, ConfigMap
 from k8s.control import MEMORY, ControlMap
 from k8s.gateway import Gateway
@@ -161,7 +162,7 @@ async def _create_state(gateway: Gateway, cluster: str, namespace_id: str) -> No
     lease = {"metadata": {"name": LEADER_LEASE}, "spec": {"leaseTransitions": 0}}
     await _create(gateway.request("POST", LEASES.path(NAMESPACE), body=lease))
     await _create(ControlMap(gateway).create(cluster=cluster, namespace_id=namespace_id))
-    for name in (EVICTIONS, MEMORY):
+    for name in (EVICTIONS, BREAKERS, MEMORY):
         await _create(ConfigMap(gateway, name).create({}))
 
 

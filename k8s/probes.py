@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
+from k8s.breaker import ProbeBreaker
 from k8s.clock import utc_now
 from k8s.evictions import read_pod
 from k8s.gateway import Gateway
@@ -52,7 +53,11 @@ _EVENT: Final = msgspec.json.Decoder(Event)
 
 
 class Probes:
-    """The probes of one cluster."""
+    """The probes of one cluster.
+
+    Attributes:
+        breaker: told how each of them ended.
+    """
 
     def __init__(
         self,
@@ -66,6 +71,7 @@ class Probes:
         self._claims = claim_lister
         self._slices = slice_lister
         self._now = now
+        self.breaker = ProbeBreaker(gateway, now=now)
 
     async def start(self, order: StartProbe) -> str:
         """Create claim and pod of a trial, or find them.
@@ -88,6 +94,7 @@ class Probes:
                 _unaddressable(hardware, order.hardware_id)
                 or _held(await self._claims.get(), step)
                 or await self._no_room(order.settings)
+                or await self.breaker.admit(order)  # last: who is let through is sent
             )
             if waiting:
                 return waiting

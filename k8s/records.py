@@ -25,8 +25,12 @@ from sickbay.model.base import Wire
 from sickbay.model.device import DeviceKey
 from sickbay.model.record import (
     DEVICE_ANNOTATION,
+    DISOWN_INCIDENT,
+    DISOWN_REASON,
+    DISOWNED_BY,
     EFFECT_ANNOTATION,
     FINALIZER,
+    Disowning,
     Record,
     RecordSpec,
     RecordStatus,
@@ -82,6 +86,7 @@ def decode(item: DeviceQuarantine) -> Record:
                 "resourceVersion": meta.resource_version,
                 "deleting": bool(meta.deletion_timestamp),
                 "finalizers": meta.finalizers,
+                "disowning": _disowning(meta.annotations),
                 "spec": item.spec,
                 "status": {} if item.status is None else item.status,
             }
@@ -204,6 +209,14 @@ class Records:
         patch = {"status": _changes(record.status, status)}
         return await self._patch(record, patch, {}, subresource="status")
 
+    async def disown(self, record: Record, word: Disowning) -> Record:
+        """Write a person's word that the device is to go back into the pool without proof.
+
+        Returns and raises as `write_spec`; the API server refuses whoever is not of the break-glass group.
+        """
+        said = {DISOWNED_BY: word.by, DISOWN_REASON: word.reason, DISOWN_INCIDENT: word.incident}
+        return await self._patch(record, {}, {"annotations": said})
+
     async def unlatch(self, record: Record, effect_key: str) -> Record:
         """Take our finalizer off a closed record, so that it can be deleted.
 
@@ -256,6 +269,16 @@ class Records:
 
 def _record(data: bytes) -> Record:
     return decode(READER(data).value)
+
+
+def _disowning(annotations: Mapping[str, str]) -> dict[str, str] | None:
+    """Read the word of a person; half a word is none."""
+    said = {
+        "by": annotations.get(DISOWNED_BY, ""),
+        "reason": annotations.get(DISOWN_REASON, ""),
+        "incident": annotations.get(DISOWN_INCIDENT, ""),
+    }
+    return said if all(said.values()) else None
 
 
 def _wire(model: Wire) -> dict[str, Any]:

@@ -95,6 +95,8 @@ class Settings(BaseSettings):
     """Where traces go, by OTLP over HTTP: http://host:4318. Default: OTEL_EXPORTER_OTLP_ENDPOINT, else nowhere."""
     trace_url: TraceUrl | None = None
     """Where a trace is shown, with {trace_id} in it, for links in Temporal's UI: http://host:16686/trace/{trace_id}."""
+    prometheus_token_file: Path | None = None
+    """File of a bearer token that workers send with a business check; read each time. Default: none is sent."""
     log_level: Level = Level.INFO
     """Least severe event that is logged."""
     log_format: Format | None = None

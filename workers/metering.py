@@ -17,6 +17,7 @@ from sickbay.model.contracts import (
     HINDERED,
     SUPERSEDED,
     WAITING,
+    BusinessVerdict,
     CloseRecord,
     Ended,
     Evicted,
@@ -48,6 +49,8 @@ class Metering(Interceptor):
         """Count what an attempt that succeeded tells."""
         if isinstance(result, ProbeVerdict):
             self.metrics.verdict(result.verdict)
+        elif isinstance(result, BusinessVerdict):
+            self.metrics.business(result.verdict)
         elif isinstance(result, Evicted):
             self.metrics.evicted(result.outcome)
             if result.outcome is EvictionOutcome.ACCEPTED:

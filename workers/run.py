@@ -10,6 +10,7 @@ from pathlib import Path
 import structlog
 from temporalio.client import TLSConfig
 
+from activities.prometheus import Prometheus
 from k8s.gateway import Gateway
 from sickbay import errors
 from sickbay.model.policy import Policy
@@ -106,7 +107,7 @@ async def _work(
 ) -> None:
     """Work as soon as Temporal is there, and again whenever a worker could not go on."""
     readiness.lacks("worker", "waits for temporal")
-    activities = verbs(gateway)
+    activities = verbs(gateway, Prometheus(settings.prometheus_token_file))
     while await link.up_before(stop):
         try:
             client = await temporal.client()

@@ -9,7 +9,7 @@ from temporalio import activity
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
-from sickbay.model.contracts import CloseRecord, Evicted, ProbeVerdict, WriteStatus
+from sickbay.model.contracts import BusinessVerdict, CloseRecord, Evicted, ProbeVerdict, WriteStatus
 from sickbay.model.incident import Target
 from sickbay.telemetry import tracing
 from sickbay.telemetry.metrics import Ending
@@ -70,7 +70,7 @@ class _Told(ActivityInboundInterceptor):
                 part.failed(error)
                 raise
             part.note(outcome=Ending.DONE)
-            if isinstance(result, ProbeVerdict):
+            if isinstance(result, ProbeVerdict | BusinessVerdict):
                 part.note(verdict=result.verdict, said=result.message)
             elif isinstance(result, Evicted):
                 part.note(eviction=result.outcome, said=result.message)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from activities.business import BusinessActivities
 from activities.evictions import EvictionActivities
 from activities.fences import FenceActivities
 from activities.hindrance import HindranceActivities
 from activities.probes import ProbeActivities
+from activities.prometheus import Prometheus
 from activities.readings import ReadingActivities
 from activities.records import RecordActivities
 from activities.users import UserActivities
@@ -23,7 +25,7 @@ from k8s.slots import EvictionSlots
 from k8s.users import UserLists
 
 
-def verbs(gateway: Gateway) -> list[Callable[..., Any]]:
+def verbs(gateway: Gateway, prometheus: Prometheus) -> list[Callable[..., Any]]:
     """Build them; one lister of claims and one of slices serve all, so that a burst shares its lists."""
     claims, slices = ClaimLister(gateway), SliceLister(gateway)
     records, slots, users = Records(gateway), EvictionSlots(gateway), UserLists(gateway, claims)
@@ -34,6 +36,7 @@ def verbs(gateway: Gateway) -> list[Callable[..., Any]]:
     user = UserActivities(records, users, slots)
     eviction = EvictionActivities(gateway, records, users, slots)
     probe = ProbeActivities(records, probes)
+    business = BusinessActivities(records, prometheus)
     # What cannot be undone asks first, each time.
     hindrance = HindranceActivities(records, HandsOff(gateway))
     return [
@@ -51,5 +54,6 @@ def verbs(gateway: Gateway) -> list[Callable[..., Any]]:
         hindrance.before(probe.start_probe),
         probe.await_probe,
         probe.stop_probe,
+        business.check_business,
         hindrance.await_go,
     ]

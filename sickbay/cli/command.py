@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -21,41 +22,40 @@ from sickbay.settings import Settings
 from sickbay.temporal import Temporal
 from workers.run import temporal_of
 
+_Body = Callable[..., None]
+_Option = Callable[[_Body], _Body]
+
 _TARGET: Final = click.argument("target", metavar="INCIDENT|DEVICE")
 _SETTINGS: Final = shared.settings_options(*shared.CLUSTER, *shared.TEMPORAL, *shared.LOG)
 _UNTIL: Final = click.option("--until", metavar="TIME", help="When it ends, like 2026-11-30T18:00:00Z.")
 _FOR: Final = click.option("--for", "length", metavar="LENGTH", help="How long it lasts, like 2h or 7d.")
 
 
-@click.command()
-@_TARGET
-@REASON
-@_UNTIL
-@_FOR
-@NODE
-@_SETTINGS
+def _telling(*more: _Option, name: str | None = None) -> Callable[[_Body], click.Command]:
+    """Make a function a command that tells one incident something: which one, why, and what these options give."""
+
+    def decorate(body: _Body) -> click.Command:
+        options: tuple[_Option, ...] = (_TARGET, REASON, *more, NODE, _SETTINGS)
+        for option in reversed(options):
+            body = option(body)
+        return click.command(name)(body)
+
+    return decorate
+
+
+@_telling(_UNTIL, _FOR)
 def pause(**flags: Any) -> None:
     """Stop one incident: nobody is moved, nothing is probed or released; the fence stays. Without an end it reminds."""
     _give(CommandVerb.PAUSE, flags)
 
 
-@click.command()
-@_TARGET
-@REASON
-@NODE
-@_SETTINGS
+@_telling()
 def resume(**flags: Any) -> None:
     """End the pause of one incident."""
     _give(CommandVerb.RESUME, flags)
 
 
-@click.command()
-@_TARGET
-@REASON
-@_UNTIL
-@_FOR
-@NODE
-@_SETTINGS
+@_telling(_UNTIL, _FOR)
 def extend(**flags: Any) -> None:
     """Keep a device out of service until a time at least; the policy's quarantine.longest bounds it."""
     if not (flags["until"] or flags["length"]):
@@ -63,31 +63,19 @@ def extend(**flags: Any) -> None:
     _give(CommandVerb.EXTEND_QUARANTINE, flags)
 
 
-@click.command()
-@_TARGET
-@REASON
-@NODE
-@_SETTINGS
+@_telling()
 def approve(**flags: Any) -> None:
     """Let a held incident act; or, where a person was asked for something, have it try again now."""
     _give(CommandVerb.APPROVE, flags)
 
 
-@click.command()
-@_TARGET
-@REASON
-@NODE
-@_SETTINGS
+@_telling()
 def retire(**flags: Any) -> None:
     """End an incident and leave its device fenced until other hardware is in the slot."""
     _give(CommandVerb.RETIRE, flags)
 
 
-@click.command("probe-now")
-@_TARGET
-@REASON
-@NODE
-@_SETTINGS
+@_telling(name="probe-now")
 def probe_now(**flags: Any) -> None:
     """Send the next probe as soon as the device is free, without letting it rest any longer."""
     _give(CommandVerb.PROBE_NOW, flags)

@@ -55,6 +55,7 @@ COMMANDS: Final = {
     "approve": _Command("sickbay.cli.command", "Let a held incident act, or have one that asks try again."),
     "retire": _Command("sickbay.cli.command", "End an incident and leave its device fenced for good."),
     "probe-now": _Command("sickbay.cli.command", "Do not let a device rest any longer before its probe."),
+    "disown": _Command("sickbay.cli.disown", "In an emergency: give a device back that nobody has tried."),
     "policy": _Command("sickbay.cli.policy", "Check policy files."),
     "lab": _Command("sickbay.cli.lab", "A real control plane on this machine, to try things on."),
     "demo": _Command("sickbay.cli.demo", "One incident from fault to release, on a lab of its own."),

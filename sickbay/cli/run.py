@@ -13,7 +13,7 @@ from workers.run import run as process
 
 
 @click.command()
-@shared.settings_options(*shared.PROCESS, "policy")
+@shared.settings_options(*shared.PROCESS, "policy", "prometheus_token_file")
 def run(**flags: Any) -> int:
     """Run watcher and worker in one process: the normal way. Several side by side elect one leader."""
     return _process(flags, watches=True, works=True)
@@ -27,7 +27,7 @@ def watcher(**flags: Any) -> int:
 
 
 @click.command()
-@shared.settings_options(*shared.PROCESS)
+@shared.settings_options(*shared.PROCESS, "prometheus_token_file")
 def worker(**flags: Any) -> int:
     """Carry incidents out. Needs Temporal: exits with status 3 without it."""
     return _process(flags, watches=False, works=True)

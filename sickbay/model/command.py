@@ -9,6 +9,7 @@ from typing import Annotated, Final
 from pydantic import AwareDatetime, Field
 
 from sickbay.model.base import Name, Payload
+from sickbay.model.record import Disowning
 
 COMMAND_UPDATE: Final = "command"
 """Update, `Command` to `Answer`: answered at once, whatever the incident is waiting for."""
@@ -111,6 +112,8 @@ class Orders(Payload):
         kept_from: when a person first set one; the policy's bound counts from here.
         retiring: who retires the device and why; ``""`` = nobody.
         halt: holds until a look finds it gone.
+        disowned: who gives the device up, as the record said at the last reading.
+        summoned: to read the record, also in a pause: somebody wrote there what goes over it.
     """
 
     applied: tuple[str, ...] = ()
@@ -120,3 +123,5 @@ class Orders(Payload):
     kept_from: datetime | None = None
     retiring: str = ""
     halt: Halt | None = None
+    disowned: Disowning | None = None
+    summoned: bool = False

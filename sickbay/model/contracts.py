@@ -10,12 +10,12 @@ from enum import StrEnum
 from typing import Final
 
 from sickbay.model.base import Name, Payload
-from sickbay.model.command import Pause
+from sickbay.model.business import Business
 from sickbay.model.device import UNKNOWN_HARDWARE
 from sickbay.model.incident import Ask, Target, Trial, User, Verdict
 from sickbay.model.observation import Health, Observation, Reason, Seen, SourceRef
 from sickbay.model.policy import Migration, Probe
-from sickbay.model.record import Phase
+from sickbay.model.record import Disowning, Phase, StandingOrders
 
 INCIDENT_WORKFLOW: Final = "DeviceIncident"
 """Workflow type; input `IncidentState`, result `IncidentReport`."""
@@ -57,6 +57,7 @@ class Activity(StrEnum):
     START_PROBE = "start_probe"
     AWAIT_PROBE = "await_probe"
     STOP_PROBE = "stop_probe"
+    CHECK_BUSINESS = "check_business"
     UNLATCH_FENCE = "unlatch_fence"
     DELETE_FENCE = "delete_fence"
     AWAIT_FENCE_GONE = "await_fence_gone"
@@ -82,6 +83,7 @@ class Observed(Payload):
     Attributes:
         health: the worst that was said.
         fence_lost: a fence of this incident was deleted or changed by someone else.
+        disowned: its record says that the device is given up; that is read even in a pause.
         count: observations that this one stands for.
     """
 
@@ -89,6 +91,7 @@ class Observed(Payload):
     reason: Reason = Reason.REPORTED
     message: str = ""
     fence_lost: bool = False
+    disowned: bool = False
     count: int = 1
     at: datetime | None = None
 
@@ -146,6 +149,7 @@ class Reading(Payload):
         hardware_id: identity attribute in the newest complete slices, ``unknown`` if not published.
         hardware_unique: no other device of the driver has the same.
         canary: verdict on the canary that was asked for; None while it runs and is Ready.
+        disowned: who gives the device up, as the record says now.
     """
 
     health: Health | None = None
@@ -159,6 +163,7 @@ class Reading(Payload):
     admission_numbers: str = ""
     hardware_id: str = UNKNOWN_HARDWARE
     hardware_unique: bool = False
+    disowned: Disowning | None = None
 
 
 class WriteStatus(Payload):
@@ -167,7 +172,9 @@ class WriteStatus(Payload):
     Attributes:
         wants_admission: ask the leader through the condition ``WantsAdmission``.
         ask: what a person is asked, as the condition ``NeedsOperator``.
-        pause: that holds, as the condition ``Paused``.
+        hardware_id: as the incident knows it.
+        orders: of people that hold; a pause is told as the condition ``Paused``, too.
+        expires_at: of the quarantine; None = there is none.
     """
 
     target: Target
@@ -179,7 +186,9 @@ class WriteStatus(Payload):
     release_number: int = 0
     wants_admission: bool = False
     ask: Ask | None = None
-    pause: Pause | None = None
+    hardware_id: str = UNKNOWN_HARDWARE
+    orders: StandingOrders = StandingOrders()
+    expires_at: datetime | None = None
 
 
 class Written(Payload):
@@ -306,10 +315,53 @@ class AwaitProbe(Payload):
 
 
 class StopProbe(Payload):
-    """Delete pod and claim of the probe or canary, by uid, and see them gone."""
+    """Delete pod and claim of the probe or canary, by uid, and see them gone.
+
+    Attributes:
+        verdict: that the trial came to; None if it was cut short.
+        cause: of the verdict, CamelCase.
+        message: of the verdict, for people.
+        settings: among them how many trials may prove nothing.
+    """
 
     target: Target
     number: int
+    trial: Trial = Trial.PROBE
+    verdict: Verdict | None = None
+    cause: str = ""
+    message: str = ""
+    settings: Probe = Probe()
+
+
+class CheckBusiness(Payload):
+    """Ask Prometheus once for its word on a device that has soaked.
+
+    Attributes:
+        node: that the device is on.
+        hardware_id: of the device.
+        settings: whom to ask, what, and what is good.
+    """
+
+    target: Target
+    node: str = ""
+    hardware_id: str = UNKNOWN_HARDWARE
+    settings: Business = Business()
+
+
+class BusinessVerdict(Payload):
+    """What Prometheus said of the device.
+
+    Attributes:
+        verdict: pass, fail, or inconclusive: no answer that counts.
+        cause: CamelCase.
+        message: for people, tamed.
+        value: that was answered; None without one number.
+    """
+
+    verdict: Verdict = Verdict.INCONCLUSIVE
+    cause: str = ""
+    message: str = ""
+    value: float | None = None
 
 
 class FenceStep(Payload):
@@ -346,7 +398,12 @@ class RampFence(Payload):
 
 
 class CloseRecord(Payload):
-    """The last write of an incident."""
+    """The last write of an incident.
+
+    Attributes:
+        hardware_id: as the incident knows it.
+        disowned: who gave the device up, where that is how it ends.
+    """
 
     target: Target
     outcome: Phase
@@ -355,6 +412,8 @@ class CloseRecord(Payload):
     seen: tuple[Seen, ...] = ()
     lease_version: str = ""
     pods_version: str = ""
+    hardware_id: str = UNKNOWN_HARDWARE
+    disowned: Disowning | None = None
 
 
 class AwaitGo(Payload):

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 from sickbay.model.base import Name, Payload, tamed
+from sickbay.model.business import Checking
 from sickbay.model.command import Orders
 from sickbay.model.device import UNKNOWN_HARDWARE, DeviceKey
 from sickbay.model.observation import Health, Observation, Reason
@@ -58,7 +59,7 @@ class Proof(StrEnum):
     NONE = "None"
     PROBED = "Probed"
     SOAKED = "Soaked"
-    """Canary and soak passed: what is left is the ramp."""
+    """Canary, soak and, if there is one, business check passed: what is left is the ramp."""
 
 
 class UserState(StrEnum):
@@ -185,7 +186,9 @@ class IncidentState(Payload):
         trial: what the current probe is; `probe` and the fields below are about either.
         proof: what was proved; any bad word takes it back.
         flaps: releases of the device shortly before this incident.
+        checking: where its business check is.
         ramped_at: since when the fence lets in those who have opted in.
+        verdict_cause: of the last trial's verdict; ``""`` if it was cut short.
         probed_version: resourceVersion of the pod of the last probe that was judged.
         overruled: what was still said of the device when its probe was sent; a pass outvotes it.
         outcome: the end that is worked towards: Released, or Cleared where nothing bad was ever read live.
@@ -248,6 +251,7 @@ class IncidentState(Payload):
     proof: Proof = Proof.NONE
     flaps: int = 0
     soaking_since: datetime | None = None
+    checking: Checking = Checking()
     ramped_at: datetime | None = None
     probe_number: int = 0
     probe_sent_at: datetime | None = None
@@ -257,6 +261,7 @@ class IncidentState(Payload):
     next_probe_at: datetime | None = None
     verdict: Verdict | None = None
     verdict_note: str = ""
+    verdict_cause: str = ""
     probed_version: str = ""
     overruled: tuple[Observation, ...] = ()
 

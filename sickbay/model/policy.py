@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from sickbay.model.base import Config, Duration
+from sickbay.model.business import Business
 
 
 class Mode(StrEnum):
@@ -96,7 +97,8 @@ class Probe(Config):
     at_once: Annotated[int, Field(ge=1)] = 10
     """Probes and canaries under way at once in the cluster."""
     stuck: Annotated[int, Field(ge=1)] = 5
-    """Probes and canaries that cannot start, at which no further ones are sent: it is not the devices then."""
+    """Probes and canaries that cannot start, at which no further ones are sent: it is not the devices then. Likewise
+    devices in a row on which they prove nothing, at which one is tried at a time; one pool counts for half at most."""
     identity: dict[str, str] = Field(default_factory=dict)
     """Per driver, the attribute of a device that names the hardware; default ``uuid``."""
 
@@ -181,6 +183,7 @@ class Policy(Config):
     probe: Probe = Probe()
     canary: Canary = Canary()
     soak: Soak = Soak()
+    business: Business = Business()
     ramp: Ramp = Ramp()
     keep: Duration = timedelta(days=7)
     """How long the record of an ended incident is kept."""

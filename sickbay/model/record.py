@@ -30,6 +30,12 @@ EFFECT_ANNOTATION: Final = "sickbay.dev/effect"
 DEVICE_ANNOTATION: Final = "sickbay.dev/device"
 INCIDENT_ANNOTATION: Final = "sickbay.dev/incident"
 
+DISOWNED_BY: Final = "sickbay.dev/disowned-by"
+DISOWN_REASON: Final = "sickbay.dev/disown-reason"
+DISOWN_INCIDENT: Final = "sickbay.dev/disown-incident"
+"""Annotations of a record by which a person gives its device up. An admission policy lets the break-glass group alone
+write them, in the writer's own name, and nobody in the name of Sickbay."""
+
 
 class Phase(StrEnum):
     """Where an incident stands."""
@@ -49,13 +55,15 @@ class Phase(StrEnum):
     SUPERSEDED = "Superseded"
     RETIRED = "Retired"
     """Ended by a person; the fence stays until other hardware is in the slot."""
+    DISOWNED = "Disowned"
+    """Ended by a person of the break-glass group: the device is back in the pool, and nothing was proved."""
     NEEDS_OPERATOR = "NeedsOperator"
     """Open, and a person is asked; it goes on by itself when it no longer needs one."""
 
     @property
     def final(self) -> bool:
         """Whether an incident ends here."""
-        return self in {Phase.RELEASED, Phase.CLEARED, Phase.SUPERSEDED, Phase.RETIRED}
+        return self in {Phase.RELEASED, Phase.CLEARED, Phase.SUPERSEDED, Phase.RETIRED, Phase.DISOWNED}
 
 
 class AdmissionState(StrEnum):
@@ -197,7 +205,12 @@ class Closed(Wire):
 
 
 class PastIncident(Wire):
-    """One line of the device's history."""
+    """One line of the device's history.
+
+    Attributes:
+        by: who ended it without proof, ``""`` if nobody did.
+        why: in that person's words.
+    """
 
     incident: Name
     run: int = 1
@@ -205,21 +218,56 @@ class PastIncident(Wire):
     outcome: Phase
     opened_at: datetime
     closed_at: datetime
+    by: str = ""
+    why: str = ""
 
 
 HISTORY_LENGTH: Final = 10
 """Past incidents kept in a record."""
 
 
+class PauseOrder(Wire):
+    """A pause that a person ordered; ``until`` None = until somebody resumes."""
+
+    by: str = ""
+    reason: str = ""
+    since: datetime
+    until: datetime | None = None
+
+
+class StandingOrders(Wire):
+    """What people told the incident, as far as it holds whatever becomes of its workflow's run.
+
+    Attributes:
+        kept_until: earliest end of the quarantine, as a person set it.
+        kept_from: when a person first set one; the policy's bound counts from here.
+        retiring: who retires the device and why; ``""`` = nobody.
+    """
+
+    pause: PauseOrder | None = None
+    kept_until: datetime | None = None
+    kept_from: datetime | None = None
+    retiring: str = ""
+
+
 class RecordStatus(Wire):
-    """What the incident's activities wrote."""
+    """What the incident's activities wrote.
+
+    Attributes:
+        expires_at: when the quarantine gets too old by its policy, or ends as a person extended it; None = there is
+            none.
+        hardware_id: of the device as the incident knows it: the first that was read, where the spec has none.
+    """
 
     incident: str = ""
     run: int = 0
     phase: Phase | None = None
     verified: bool = False
+    hardware_id: str = Field(default=UNKNOWN_HARDWARE, alias="hardwareID")
     counters: Counters = Counters()
     fence: FenceRef = FenceRef()
+    expires_at: datetime | None = None
+    orders: StandingOrders = StandingOrders()
     conditions: tuple[Condition, ...] = ()
     closed: Closed | None = None
     history: tuple[PastIncident, ...] = ()
@@ -230,14 +278,31 @@ class RecordStatus(Wire):
         return next((c for c in self.conditions if c.type == kind), None)
 
 
+class Disowning(Wire):
+    """A person's word that a device is to go back into the pool without proof, as the record's annotations have it.
+
+    Attributes:
+        incident: that it is meant for; for the next one it says nothing.
+    """
+
+    by: Name
+    reason: Name
+    incident: Name
+
+
 class Record(Wire):
-    """A `DeviceQuarantine` as it was read."""
+    """A `DeviceQuarantine` as it was read.
+
+    Attributes:
+        disowning: as written, for whichever incident; `disowned` is the word that counts.
+    """
 
     name: Name
     uid: Name
     resource_version: Name
     deleting: bool = False
     finalizers: tuple[str, ...] = ()
+    disowning: Disowning | None = None
     spec: RecordSpec
     status: RecordStatus = RecordStatus()
 
@@ -248,10 +313,29 @@ class Record(Wire):
         return status.incident == self.spec.incident and status.phase is not None and status.phase.final
 
     @property
+    def hardware_id(self) -> str:
+        """Identity of the hardware that is out of service, as leader or incident first knew it."""
+        if self.spec.hardware_id != UNKNOWN_HARDWARE or self.status.incident != self.spec.incident:
+            return self.spec.hardware_id
+        return self.status.hardware_id
+
+    @property
     def paused(self) -> bool:
         """Whether a person paused its incident."""
         paused = self.status.condition(PAUSED) if self.status.incident == self.spec.incident else None
         return paused is not None and paused.status == "True"
+
+    @property
+    def disowned(self) -> Disowning | None:
+        """Who gives the device of the open incident up.
+
+        The word is for one incident. Versions that name incidents start over when a database is restored: where the
+        name is in the history, the word was for that one.
+        """
+        word, incident = self.disowning, self.spec.incident
+        if word is None or word.incident != incident or self.closed:
+            return None
+        return None if any(past.incident == incident for past in self.status.history) else word
 
     @property
     def retired(self) -> bool:

@@ -8,10 +8,13 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from sickbay.model.base import format_duration, tamed
+from sickbay.model.business import Checking
 from sickbay.model.command import REMEMBERED, Answer, Command, CommandVerb, Halt, Outcome, Pause
+from sickbay.model.device import UNKNOWN_HARDWARE
 from sickbay.model.incident import IncidentState, ProbeStage, UserState
 from sickbay.model.policy import Mode
-from sickbay.policy.restraint import IRREVOCABLE, bound
+from sickbay.policy.restraint import bound
+from sickbay.policy.standing import IRREVOCABLE
 from sickbay.policy.story import note
 
 SKEW: Final = timedelta(minutes=1)
@@ -19,6 +22,11 @@ SKEW: Final = timedelta(minutes=1)
 
 OPEN_TO_ALL: Final = frozenset({CommandVerb.PAUSE, CommandVerb.EXTEND_QUARANTINE})
 """What a sender may whom nobody asked who it is: both only keep things as they are."""
+
+RESTRAINING: Final = frozenset(
+    {CommandVerb.PAUSE, CommandVerb.EXTEND_QUARANTINE, CommandVerb.RETIRE, CommandVerb.PROBE_NOW}
+)
+"""What is of no use any more once the device was given up."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +119,8 @@ def _effect(state: IncidentState, command: Command, now: datetime, *, verified: 
         return _Effect(f"a signal may only pause or extend; use the command line: sickbay {_word(command.verb)}")
     if state.release in IRREVOCABLE:
         return _Effect("too late: its fence is being deleted")
+    if state.orders.disowned is not None and command.verb in RESTRAINING:
+        return _Effect(f"too late: {state.orders.disowned.by} has given the device up")
     return _EFFECTS[command.verb](state, command, now)
 
 
@@ -162,6 +172,7 @@ def _approve(state: IncidentState, _: Command, now: datetime) -> _Effect:
         for u in state.users
     )
     changes: dict[str, object] = {"users": users, "hand_edits": 0, "inconclusive": 0, "refused": 0}
+    changes["checking"] = Checking()
     if state.next_probe_at is not None:
         changes["next_probe_at"] = now
     if state.fault is not None:
@@ -178,6 +189,11 @@ def _retire(state: IncidentState, command: Command, _: datetime) -> _Effect:
         return _Effect("the incident is one of mode shadow: its fence keeps nobody away")
     who = tamed(f"{command.actor}: {command.reason}")
     told = "stays fenced until other hardware is in the slot; the incident ends when nobody holds the device"
+    if state.hardware_id == UNKNOWN_HARDWARE:
+        told = (
+            "stays fenced until a member of sickbay:break-glass deletes its record: which hardware it is nobody knows, "
+            "so none that comes can be told from it; the incident ends when nobody holds the device"
+        )
     return _Effect(told=told, orders={"retiring": who})
 
 

@@ -13,10 +13,11 @@ from sickbay.model.incident import Ask, IncidentState, ProbeStage, ReleaseStage
 from sickbay.model.observation import Health, Reason
 from sickbay.model.policy import Mode
 from sickbay.model.record import Phase
+from sickbay.policy.disowning import give_up
 from sickbay.policy.evacuate import evacuate
 from sickbay.policy.prove import probe_ask, ramp, recover, release, remove
 from sickbay.policy.restraint import bound, held_back, keep, rest
-from sickbay.policy.standing import LONGEST_RECHECK, REMINDER, free, healthy_recheck, stable
+from sickbay.policy.standing import ACTING, LONGEST_RECHECK, REMINDER, free, healthy_recheck, stable
 from sickbay.policy.steps import Step, Verb
 
 RETRY: Final = timedelta(minutes=1)
@@ -27,9 +28,6 @@ HOURLY: Final = timedelta(hours=1)
 
 PATIENCE: Final = 3
 """Fences that may be taken away before the next one waits."""
-
-ACTING: Final = frozenset({Mode.ENFORCE, Mode.APPROVE})
-"""Modes in which an admitted incident moves jobs and probes."""
 
 ON_ITS_WORD: Final = frozenset({Reason.PERSON, Reason.ORPHAN})
 """Reasons that no source object repeats: a fence for one of these is never provisional."""
@@ -72,7 +70,7 @@ def _unhindered(state: IncidentState, now: datetime) -> Step:
     if state.release is not ReleaseStage.NONE:
         return release(state, now)
     if not state.admitted:
-        return _unadmitted(state, now)
+        return give_up(state) or _unadmitted(state, now)
     # Somebody takes every fence away, or changes it: putting back the next one at once would only go round and round.
     if state.hand_edits >= PATIENCE and state.fenced_at is None and now < _edited_at(state, now) + RETRY:
         return _hand_edited(state, _edited_at(state, now) + RETRY)
@@ -88,6 +86,11 @@ def _unhindered(state: IncidentState, now: datetime) -> Step:
 
 
 def _fenced(state: IncidentState, now: datetime) -> Step:
+    # The one way around all proof: a person's word, which the API server has checked. The fence was made sure of
+    # before, so that none is left behind.
+    given_up = give_up(state)
+    if given_up is not None:
+        return given_up
     # Nothing bad was ever read live, and Healthy lasts: the fence was provisional, nobody was moved.
     untried = state.probe is ProbeStage.NONE and state.verdict is None
     provisional = not state.verified and state.reason not in ON_ITS_WORD and untried

@@ -6,13 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from sickbay.model.command import Orders, Pause
 from sickbay.model.device import UNKNOWN_HARDWARE, DeviceKey
 from sickbay.model.incident import IncidentState, ProbeStage, Target, Trial
 from sickbay.model.observation import Health, Observation, Reason, SourceRef
 from sickbay.model.policy import Policy
 from sickbay.model.record import (
-    PAUSED,
     Admission,
     AdmissionState,
     Phase,
@@ -22,6 +20,7 @@ from sickbay.model.record import (
     RecordSpec,
 )
 from sickbay.policy.detect import Action, Decision
+from sickbay.policy.keeping import restored
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +225,7 @@ def incident_state(record: Record, policy: Policy) -> IncidentState:
     return IncidentState(
         target=target_of(record),
         policy=policy,
-        hardware_id=spec.hardware_id,
+        hardware_id=record.hardware_id,
         node=spec.node,
         severity=spec.severity,
         reason=spec.reason,
@@ -245,14 +244,5 @@ def incident_state(record: Record, policy: Policy) -> IncidentState:
         probe_number=counters.probe,
         release_number=counters.release,
         lease_version=spec.lease_version,
-        orders=Orders(pause=_pause_of(record)),
+        orders=restored(record),
     )
-
-
-def _pause_of(record: Record) -> Pause | None:
-    """Keep the pause of a run that was terminated, as its record tells it: without an end, so a person is asked."""
-    paused = record.status.condition(PAUSED) if record.paused else None
-    if paused is None:
-        return None
-    since = paused.last_transition_time or record.spec.first_bad_at
-    return Pause(actor="the run before", reason=paused.message, since=since)

@@ -20,6 +20,7 @@ from sickbay.model.device import UNKNOWN_HARDWARE
 from sickbay.model.incident import Ask, IncidentState, ProbeStage, ReleaseStage, User, UserState, Verdict
 from sickbay.model.observation import Health, Observation
 from sickbay.model.record import Phase
+from sickbay.policy import disowning
 from sickbay.policy.proving import after_trial_reading, after_verdict, allotted
 from sickbay.policy.standing import stable
 from sickbay.policy.steps import Step, Verb
@@ -43,7 +44,8 @@ def enter(state: IncidentState, step: Step, now: datetime) -> IncidentState:
     phase = Phase.NEEDS_OPERATOR if asking else step.phase
     if phase is not state.phase:
         changes |= {"phase": phase, "timeline": extended(state, phase, step.message, now)}
-    ask = step.ask or state.fault
+    # To read decides nothing: who is asked meanwhile stays asked.
+    ask = step.ask or state.fault or (state.ask if step.verb is Verb.READ else None)
     if (ask and ask.reason) != (state.ask and state.ask.reason):
         changes["ask"] = None if ask is None else Ask(reason=ask.reason, remedy=ask.remedy, since=now)
     if step.verb is Verb.FENCE and not state.fence_allotted:
@@ -77,6 +79,8 @@ def heard(state: IncidentState, observed: Observed, now: datetime) -> IncidentSt
         changes["healthy_since"] = None
     if observed.fence_lost and state.release is ReleaseStage.NONE:
         changes["fenced_at"] = None
+    if observed.disowned:
+        changes["orders"] = state.orders.model_copy(update={"summoned": True})
     if observed.health.severity > state.severity.severity:
         changes |= {
             "severity": observed.health,
@@ -135,6 +139,7 @@ def after_read(state: IncidentState, reading: Reading, now: datetime) -> Inciden
     } | _hardware(state, reading, now)
     if reading.admitted:
         state = admitted(state, reading.admission_numbers, now)
+    state = disowning.told(state, reading.disowned, now)
     if bad:
         changes |= {"severity": Health.UNHEALTHY, "reason": reading.reason, "message": reading.message}
         # What a person or a Lease said is verified by the same word as any other: bad, read live.

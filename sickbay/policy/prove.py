@@ -9,9 +9,10 @@ from sickbay.model.base import format_duration
 from sickbay.model.incident import Ask, IncidentState, ProbeStage, Proof, ReleaseStage, Trial, UserState
 from sickbay.model.policy import Expiry, Policy
 from sickbay.model.record import Phase
+from sickbay.policy import business
 from sickbay.policy.evacuate import await_users
 from sickbay.policy.proving import pause_after
-from sickbay.policy.standing import LONGEST_RECHECK, REMINDER, named, stable
+from sickbay.policy.standing import LONGEST_RECHECK, REMINDER, lasted, named, stable
 from sickbay.policy.steps import Step, Verb
 
 PATIENCE: Final = 3
@@ -126,6 +127,9 @@ def _soak(state: IncidentState, now: datetime) -> Step:
     if state.healthy_since is None:
         message = f"canary {state.probe_number} keeps it busy; waits for a fresh Healthy from it"
         return Step(verb=Verb.WAIT, phase=Phase.SOAKING, reason="Soak", message=message, recheck_at=check)
+    # Asked while the canary keeps the device busy: what is measured is the device at work, and readings go on.
+    if state.policy.business.wanted and lasted(state, soak.time):
+        return business.check(state, now)
     done_at = state.healthy_since + soak.time
     message = f"canary {state.probe_number} keeps it busy; soaked at {done_at:%Y-%m-%d %H:%M:%SZ} if it stays well"
     recheck_at = max(min(check, done_at), now + SHORTEST)
@@ -170,6 +174,9 @@ def probe_ask(state: IncidentState, now: datetime) -> Ask | None:
             reason="ProbesFailed",
             remedy=f"{state.attempts} probes failed; repair or replace the device: it stays fenced, and is tried daily",
         )
+    unsure = business.unsure(state, now)
+    if unsure is not None:
+        return unsure
     if state.inconclusive > state.policy.probe.inconclusive:
         return Ask(
             reason="ProbesInconclusive",

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from sickbay.model.base import format_duration
+from sickbay.model.business import Checking
 from sickbay.model.contracts import Fenced, ProbeVerdict, Reading
 from sickbay.model.incident import IncidentState, ProbeStage, Proof, ReleaseStage, Trial, Verdict
 from sickbay.model.observation import Health
@@ -16,7 +17,7 @@ from sickbay.model.record import Phase
 from sickbay.policy.standing import REMINDER, lasted
 from sickbay.policy.steps import Verb
 from sickbay.policy.story import extended, note
-from sickbay.policy.verdict import BUSY
+from sickbay.policy.verdict import BUSY, CHANGED
 
 RETRY_PROBE: Final = timedelta(seconds=30)
 """Pause before a probe that could not start, or that proved nothing, is tried again."""
@@ -24,9 +25,10 @@ RETRY_PROBE: Final = timedelta(seconds=30)
 FLIPPED: Final = 2
 """As how many failed probes it counts that a device flaps: what is bad and well in turns is not worth a try so soon."""
 
-_CHANGED: Final = ProbeVerdict(
-    verdict=Verdict.INCONCLUSIVE, cause="HardwareChanged", message="the slot holds other hardware now"
-)
+BUSINESS_UNSURE: Final = "BusinessUnsure"
+"""Cause: the device soaked, and until its deadline no answer of the business check counted."""
+
+_CHANGED: Final = ProbeVerdict(verdict=Verdict.INCONCLUSIVE, cause=CHANGED, message="the slot holds other hardware now")
 
 
 def allotted(state: IncidentState, trial: Trial) -> dict[str, object]:
@@ -39,6 +41,7 @@ def allotted(state: IncidentState, trial: Trial) -> dict[str, object]:
         "probe_number": state.probe_number + 1,
         "probe": ProbeStage.ALLOTTED,
         "verdict": None,
+        "verdict_cause": "",
     }
     if state.proof is Proof.NONE:
         said = state.observations if state.health is not None else ()  # they are kept when nobody reports any more
@@ -71,6 +74,7 @@ def after_verdict(state: IncidentState, verdict: ProbeVerdict, now: datetime) ->
         soaking = {"probe": ProbeStage.SOAKING, "soaking_since": now, "healthy_since": None, "reread": True}
         return state.model_copy(update={**soaking, "verdict_note": text})
     judged: dict[str, object] = {"probe": ProbeStage.JUDGED, "verdict": verdict.verdict, "verdict_note": text}
+    judged["verdict_cause"] = verdict.cause
     if passed:
         judged |= {"proof": Proof.PROBED, "probed_version": verdict.resource_version}
     else:
@@ -91,6 +95,7 @@ def after_probe_stopped(state: IncidentState, now: datetime) -> IncidentState:
             "inconclusive": 0,
             "refused": 0,
             "verified": True,
+            "checking": Checking(),
             "next_probe_at": now + pause_after(state, attempts),
         }
     elif state.verdict is Verdict.INCONCLUSIVE:
@@ -116,6 +121,10 @@ def after_trial_reading(state: IncidentState, reading: Reading, now: datetime) -
     """
     if state.release is ReleaseStage.NONE and state.proof is Proof.NONE:
         return state
+    if state.outcome is Phase.DISOWNED:
+        # Whatever is said of the device, and whichever it is: it was given up all the same.
+        opened = state.release is ReleaseStage.OPENED
+        return state.model_copy(update={"release": ReleaseStage.READ}) if opened else state
     outvoted = {(o.source.uid, o.digest) for o in state.overruled}
     news = any(o.health is Health.UNHEALTHY and (o.source.uid, o.digest) not in outvoted for o in reading.observations)
     if news or (state.swapped and (state.release is not ReleaseStage.NONE or state.ramped_at is not None)):
@@ -134,18 +143,27 @@ def after_trial_reading(state: IncidentState, reading: Reading, now: datetime) -
 def _soaked(state: IncidentState, now: datetime) -> IncidentState:
     """End a soak that has lasted, or that will not come to anything."""
     soak, began = state.policy.soak, state.soaking_since or now
-    if lasted(state, soak.time):
-        text = f"fresh Healthy for {format_duration(soak.time)} under load"
-        judged = {"probe": ProbeStage.JUDGED, "verdict": Verdict.PASS, "verdict_note": text, "proof": Proof.SOAKED}
-        return note(state.model_copy(update=judged), f"canary {state.probe_number}: {text}", now)
+    text = f"fresh Healthy for {format_duration(soak.time)} under load"
+    if lasted(state, soak.time) and not state.policy.business.wanted:
+        return soaked(state, text, now)
     if now < began + soak.deadline:
         return state
+    if lasted(state, soak.time):
+        # The canary stays while the business check is asked: at least once, and not for ever.
+        unsure = ProbeVerdict(cause=BUSINESS_UNSURE, message=state.checking.note)
+        return state if state.checking.unsure_since is None else after_verdict(state, unsure, now)
     late = ProbeVerdict(
         verdict=Verdict.INCONCLUSIVE,
         cause="SoakDeadline",
         message=f"not fresh Healthy for {format_duration(soak.time)} in {format_duration(soak.deadline)}",
     )
     return after_verdict(state, late, now)
+
+
+def soaked(state: IncidentState, text: str, now: datetime) -> IncidentState:
+    """Note that a soak came to its good end: the canary is removed next, and then the device comes back."""
+    judged = {"probe": ProbeStage.JUDGED, "verdict": Verdict.PASS, "verdict_note": text, "proof": Proof.SOAKED}
+    return note(state.model_copy(update=judged), f"canary {state.probe_number}: {text}", now)
 
 
 def called_off(state: IncidentState, now: datetime, *, news: bool) -> IncidentState:
@@ -159,6 +177,7 @@ def called_off(state: IncidentState, now: datetime, *, news: bool) -> IncidentSt
         "ramped_at": None,
         "verified": state.verified or news,
         "attempts": attempts,
+        "checking": Checking(),
         "next_probe_at": now + pause_after(state, attempts),
         "users_at": None,
         "unsaid": True,

@@ -13,13 +13,11 @@ from sickbay.model.command import Hindrance, Pause
 from sickbay.model.incident import Ask, IncidentState, ProbeStage, Proof, ReleaseStage, Verdict
 from sickbay.model.observation import Health
 from sickbay.model.record import Phase
+from sickbay.policy import disowning
 from sickbay.policy.prove import remove
-from sickbay.policy.standing import REMINDER
+from sickbay.policy.standing import CALLED_BACK, IRREVOCABLE, REMINDER
 from sickbay.policy.steps import Step, Verb
 from sickbay.policy.story import note
-
-IRREVOCABLE: Final = frozenset({ReleaseStage.DELETED, ReleaseStage.GONE})
-"""Stages of a release in which the fence is gone, or was asked to go: too late for a word."""
 
 _AT_REST: Final = frozenset({ProbeStage.NONE, ProbeStage.ALLOTTED, ProbeStage.JUDGED})
 """Stages in which no probe runs."""
@@ -31,8 +29,10 @@ _NOT_YET: Final = frozenset(
 
 
 def bound(state: IncidentState, now: datetime) -> bool:
-    """Whether a person wants the device to stay out of service for longer, or for good."""
+    """Whether a person wants the device to stay out of service for longer, or for good; none does who gave it up."""
     until = state.orders.kept_until
+    if state.orders.disowned is not None:
+        return False
     return bool(state.orders.retiring) or (until is not None and now < until)
 
 
@@ -42,6 +42,8 @@ def settle(state: IncidentState, now: datetime) -> IncidentState:
     A ramp or a release that is not past its last stage is called back, the fence is made sure of, and a trial that runs
     is given up without an attempt. What was proved before does not count afterwards: the device is probed anew.
     """
+    if state.orders.disowned is not None:
+        return disowning.settled(state)
     state = _timed(state, now)
     orders = state.orders
     if orders.pause is None and orders.halt is None and not bound(state, now):
@@ -50,8 +52,7 @@ def settle(state: IncidentState, now: datetime) -> IncidentState:
         return state
     changes: dict[str, object] = {}
     if state.release is not ReleaseStage.NONE or state.ramped_at is not None:
-        changes = {"release": ReleaseStage.NONE, "outcome": None, "ramped_at": None, "fenced_at": None}
-        changes |= {"users_at": None, "unsaid": True}
+        changes |= CALLED_BACK
     runs = state.probe not in _AT_REST
     if orders.halt is not None and runs:
         return state.model_copy(update=changes) if changes else state
@@ -93,6 +94,8 @@ def rest(state: IncidentState) -> Step | None:
     """
     pause = state.orders.pause
     if pause is None or state.release is not ReleaseStage.NONE or state.read_at is None:
+        return None
+    if state.orders.summoned or state.orders.disowned is not None:
         return None
     if state.fenced_at is None and (state.admitted or state.reread):
         return None

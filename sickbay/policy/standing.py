@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Final
 
-from sickbay.model.incident import IncidentState, User
+from sickbay.model.incident import IncidentState, ReleaseStage, User
 from sickbay.model.observation import Health
+from sickbay.model.policy import Mode
+from sickbay.model.record import Phase
 
 RENEWAL: Final = timedelta(seconds=10)
 """A kubelet renews its Lease every 10 s: the soonest that a second reading can prove the first one fresh."""
@@ -19,6 +23,37 @@ LONGEST_RECHECK: Final = timedelta(minutes=10)
 
 FLIPS_COUNTED: Final = 3
 """That double the pause between two looks at a device that flaps."""
+
+ACTING: Final = frozenset({Mode.ENFORCE, Mode.APPROVE})
+"""Modes in which an admitted incident moves jobs and probes."""
+
+_QUARANTINE: Final = frozenset(
+    {
+        Phase.QUARANTINED,
+        Phase.EVACUATING,
+        Phase.RECOVERING,
+        Phase.PROBING,
+        Phase.CANARY,
+        Phase.SOAKING,
+        Phase.NEEDS_OPERATOR,
+    }
+)
+"""Phases in which an admitted device is out of service, and not on its way back."""
+
+IRREVOCABLE: Final = frozenset({ReleaseStage.DELETED, ReleaseStage.GONE})
+"""Stages of a release in which the fence is gone, or was asked to go: too late for a word."""
+
+CALLED_BACK: Final[Mapping[str, object]] = MappingProxyType(
+    {
+        "release": ReleaseStage.NONE,
+        "outcome": None,
+        "ramped_at": None,
+        "fenced_at": None,
+        "users_at": None,
+        "unsaid": True,
+    }
+)
+"""Changes that end a ramp, or a release before it is irrevocable: the fence is made sure of again."""
 
 
 def lasted(state: IncidentState, time: timedelta) -> bool:
@@ -52,6 +87,23 @@ def healthy_recheck(state: IncidentState, now: datetime) -> datetime | None:
         return now + min(RENEWAL * 2.0 ** min(max(state.readings - 2, 0), 8), LONGEST_RECHECK)
     pause = state.policy.stable * 2.0 ** min(state.flips, FLIPS_COUNTED)
     return max(state.healthy_since + pause, now + timedelta(seconds=1))
+
+
+def expires_at(state: IncidentState) -> datetime | None:
+    """When the quarantine gets too old by its policy, or ends as a person extended it, whichever is later.
+
+    None where there is none, where it is only shown, and where a person has ended it one way or the other. That time is
+    no release: the device is tried, or a person is asked.
+    """
+    if not state.admitted or state.phase not in _QUARANTINE or state.policy.mode not in ACTING:
+        return None
+    if state.ramped_at is not None or state.release is not ReleaseStage.NONE:
+        return None
+    orders = state.orders
+    if orders.retiring or orders.disowned is not None:
+        return None
+    too_old = state.first_bad_at + state.policy.quarantine.expires
+    return too_old if orders.kept_until is None else max(too_old, orders.kept_until)
 
 
 def named(users: list[User]) -> str:

@@ -23,6 +23,7 @@ class Verb(StrEnum):
     START_PROBE = "StartProbe"
     AWAIT_PROBE = "AwaitProbe"
     STOP_PROBE = "StopProbe"
+    CHECK_BUSINESS = "CheckBusiness"
     RAMP = "Ramp"
     OPEN_RELEASE = "OpenRelease"
     """A decision alone: it takes a number and the phase Releasing."""

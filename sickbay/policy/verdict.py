@@ -19,6 +19,12 @@ from sickbay.model.policy import Probe
 BUSY: Final = "Busy"
 """Cause: somebody else came to hold the device. Nobody is harmed for it: the trial ends."""
 
+CHANGED: Final = "HardwareChanged"
+"""Cause: the slot holds other hardware now."""
+
+REPORTED: Final = "ReportedUnhealthy"
+"""Cause: it is the driver's word, whether the trial ran or not."""
+
 PATIENCE: Final = timedelta(seconds=30)
 """How long a probe may be pending before what keeps it from running counts: the scheduler's view of a device that was
 just given back, and the first tries for an image, lag behind."""
@@ -93,7 +99,7 @@ def judge(facts: ProbeFacts, device: DeviceKey, hardware_id: str, trial: Trial =
     if facts.held and facts.health is Health.UNHEALTHY:
         # The probe's own use of the device is the freshest witness there is.
         return ProbeVerdict(
-            verdict=Verdict.FAIL, cause="ReportedUnhealthy", message="the driver reported it Unhealthy during the probe"
+            verdict=Verdict.FAIL, cause=REPORTED, message="the driver reported it Unhealthy during the probe"
         )
     if facts.failure:
         return _inconclusive(_cause(facts.failure), facts.detail)
@@ -114,7 +120,7 @@ def no_room(pending: Sequence[timedelta], there: int, settings: Probe) -> str:
     """
     stuck = sum(age >= PATIENCE for age in pending)
     if stuck >= settings.stuck:
-        return f"{stuck} probes of the cluster cannot start: see why; no further ones are sent"
+        return f"ProbesSuspended: {stuck} probes of the cluster cannot start: see why; no further ones are sent"
     if there >= settings.at_once:
         return f"{there} probes are under way in the cluster, and the policy's probe.atOnce is {settings.at_once}"
     return ""

@@ -25,7 +25,7 @@ from prometheus_client import (
 from sickbay import errors
 from sickbay.errors import SickbayError
 from sickbay.model.contracts import Activity, EvictionOutcome
-from sickbay.model.incident import Verdict
+from sickbay.model.incident import Trial, Verdict
 from sickbay.model.observation import Health, Reason
 from sickbay.model.record import AdmissionState, Phase
 from sickbay.telemetry.alert import Alert
@@ -173,6 +173,16 @@ STANDING = Spec(
 )
 PHASES = Spec("sickbay_phases_total", "Phases that incidents entered, as written into their records.", _of(phase=Phase))
 VERDICTS = Spec("sickbay_probe_verdicts_total", "Verdicts of probes.", _of(verdict=Verdict))
+BUSINESS = Spec(
+    "sickbay_business_checks_total",
+    "Answers of Prometheus to business checks: within the bounds, out of them, or none that counts.",
+    {"verdict": (Verdict.PASS, Verdict.FAIL, Verdict.INCONCLUSIVE)},
+)
+SUSPENDED = Spec(
+    "sickbay_probes_suspended",
+    "1 while trials of this kind are suspended but for one at a time; told by the active watcher.",
+    _of(trial=Trial),
+)
 EVICTIONS = Spec("sickbay_evictions_total", "Answers to evictions.", _of(outcome=EvictionOutcome))
 ATTEMPTS = Spec(
     "sickbay_activities_total", "Attempts of activities, by how they ended.", _of(activity=Activity, outcome=Ending)
@@ -228,8 +238,9 @@ SPANS_LOST = Spec("sickbay_spans_lost_total", "Spans that were given up: the col
 
 ALL: Final = (
     STATUS_AGE, STALENESS, FENCED, OPENED, ADMISSIONS, RECORDS, REFUSED, STARTS, UNPARSED, PLUGIN, LEADING, ALERTS,
-    STANDING, PHASES, VERDICTS, EVICTIONS, ATTEMPTS, ATTEMPT_TIME, ERRORS, TEMPORAL_UP, UNKNOWN, UNKNOWN_TIME, LAG,
-    FENCED_TIME, QUARANTINE, FALSE_QUARANTINES, MIGRATIONS, API_CALLS, API_TIME, TEMPORAL_CALLS, SPANS_LOST,
+    STANDING, PHASES, VERDICTS, BUSINESS, SUSPENDED, EVICTIONS, ATTEMPTS, ATTEMPT_TIME, ERRORS, TEMPORAL_UP,
+    UNKNOWN, UNKNOWN_TIME, LAG, FENCED_TIME, QUARANTINE, FALSE_QUARANTINES, MIGRATIONS, API_CALLS, API_TIME,
+    TEMPORAL_CALLS, SPANS_LOST,
 )  # fmt: skip
 
 
@@ -369,6 +380,10 @@ class Metrics:
             self._of[ALERTS].add(name)
         self._of[STANDING].move(1 if began else -1, name)
 
+    def suspended(self, trial: str, *, yes: bool) -> None:
+        """Say whether trials of a kind, a `Trial`, are suspended."""
+        self._of[SUSPENDED].put(yes, trial)
+
     # What the incidents did.
 
     def phase(self, phase: str) -> None:
@@ -378,6 +393,10 @@ class Metrics:
     def verdict(self, verdict: str) -> None:
         """Count a probe's `Verdict`."""
         self._of[VERDICTS].add(verdict)
+
+    def business(self, verdict: str) -> None:
+        """Count an answer to a business check by its `Verdict`."""
+        self._of[BUSINESS].add(verdict)
 
     def evicted(self, outcome: str) -> None:
         """Count an eviction by its `EvictionOutcome`."""

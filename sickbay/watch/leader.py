@@ -13,11 +13,12 @@ from typing import Final
 
 import structlog
 
+from sickbay.model.base import tamed
 from sickbay.model.contracts import Admitted, Observed
-from sickbay.model.device import UNKNOWN_HARDWARE, DeviceKey
+from sickbay.model.device import DeviceKey
 from sickbay.model.observation import Health
 from sickbay.model.policy import Policy
-from sickbay.model.record import Admission, AdmissionState, Phase, Record
+from sickbay.model.record import Admission, AdmissionState, Disowning, Phase, Record
 from sickbay.policy.detect import Action, Decision, decide
 from sickbay.policy.evidence import Track
 from sickbay.policy.guard import Candidate, Ruling
@@ -28,6 +29,7 @@ from sickbay.watch.caretaker import Caretaker
 from sickbay.watch.directory import Directory
 from sickbay.watch.office import Office
 from sickbay.watch.orphans import Orphans
+from sickbay.watch.retired import Retired
 from sickbay.watch.signals import Signals
 from sickbay.watch.waiting import WaitingRoom
 from sickbay.watch.writer import Writer
@@ -60,6 +62,7 @@ class Leader:
         writer: Writer,
         room: WaitingRoom,
         orphans: Orphans,
+        retired: Retired,
         caretaker: Caretaker,
         signals: Signals,
         office: Office,
@@ -72,6 +75,7 @@ class Leader:
         self._writer = writer
         self._room = room
         self._orphans = orphans
+        self._retired = retired
         self._caretaker = caretaker
         self._signals = signals
         self._office = office
@@ -80,6 +84,7 @@ class Leader:
         self._now = now
         self._told: dict[DeviceKey, object] = {}  # what its incident was told last
         self._lost: dict[DeviceKey, str] = {}  # uid of the fence of whose loss its incident was told
+        self._given_up: dict[DeviceKey, Disowning] = {}  # of which its incident was told
         self._cared_for: dict[DeviceKey, str] = {}  # its incident, once the caretaker knows it
 
     async def process(self, device: DeviceKey) -> timedelta | None:
@@ -100,6 +105,7 @@ class Leader:
             self._signals.forget(record.spec.incident)
             self._told.pop(device, None)
             self._lost.pop(device, None)
+            self._given_up.pop(device, None)
             self._cared_for.pop(device, None)
         return await self._consider(device, record)
 
@@ -107,7 +113,9 @@ class Leader:
 
     async def _consider(self, device: DeviceKey, before: Record | None) -> timedelta | None:
         """Open an incident if there is reason to."""
-        if before is not None and before.retired and not self._replaced(before):
+        if before is None or not before.retired:
+            self._retired.forget(device)
+        elif not self._retired.replaced(before):
             return RETIRED
         decision, admission = self._decide(device, before), None
         orphan = await self._orphans.look(device, hurry=decision.action is Action.OPEN)
@@ -124,12 +132,6 @@ class Leader:
         if self._books.record(device) is not before:
             return AT_ONCE
         return await self._open(device, decision, before, admission)
-
-    def _replaced(self, retired: Record) -> bool:
-        """Whether other hardware than the one that was retired is known to be in its slot."""
-        device, failed = retired.spec.key, retired.spec.hardware_id
-        now = self._directory.pools.hardware_id(device, self._policy.probe.identity_attribute(device.driver))
-        return UNKNOWN_HARDWARE not in {failed, now} and now != failed
 
     async def _open(
         self, device: DeviceKey, decision: Decision, before: Record | None, admission: Admission | None
@@ -172,6 +174,8 @@ class Leader:
             self._caretaker.look(device)
             if record.status.incident != record.spec.incident:
                 tracing.begin_story(record)  # whoever wrote it may not have come to tell so
+        if record.disowned is not None:
+            return await self._give_up(device, record, record.disowned)
         decision = self._decide(device, record)
         if decision.action is Action.RAISE:
             return await self._raise(device, record, decision)
@@ -278,6 +282,19 @@ class Leader:
         message = f"fence {live.status.fence.name} was taken away"
         word = Observed(health=spec.severity, reason=spec.reason, message=message, fence_lost=True, at=self._now())
         self._signals.tell(spec.incident, word, known=spec.severity)
+
+    async def _give_up(self, device: DeviceKey, record: Record, word: Disowning) -> timedelta | None:
+        """Have the incident read that a person gives the device up; nothing else is decided about it any more."""
+        spec = record.spec
+        if self._given_up.get(device) != word:
+            self._given_up[device] = word
+            log.warning("device_given_up", incident=spec.incident, by=word.by, why=tamed(word.reason))
+            message = f"given up by {word.by}"
+            told = Observed(health=spec.severity, reason=spec.reason, message=message, disowned=True, at=self._now())
+            self._signals.tell(spec.incident, told, known=spec.severity)
+        if self._fence_lost(record):
+            await self._tell_lost(device, record)
+        return None
 
     def _tell(self, device: DeviceKey, record: Record, decision: Decision, known: Health | None = None) -> None:
         """Tell an open incident what changed; repetitions are none."""

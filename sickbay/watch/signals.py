@@ -2,7 +2,7 @@
 
 An incident reads live before it believes anything, so a word is only a reason to look: one per `INTERVAL` is enough,
 the latest stands for those before it. Of a device that goes on flapping ever fewer are sent, for each costs history. A
-health above the highest it was told, a lost fence and an admission do not wait.
+health above the highest it was told, a lost fence, a device that was given up and an admission do not wait.
 """
 
 from __future__ import annotations
@@ -93,13 +93,14 @@ class Signals:
         """
         desk = self._desks.get(incident) or _Desk(highest=known)
         highest = max(desk.highest, known, key=lambda h: h.severity)
-        urgent = observed.fence_lost or observed.health.severity > highest.severity
+        urgent = observed.fence_lost or observed.disowned or observed.health.severity > highest.severity
         waiting = desk.word
         if waiting is not None:
             observed = observed.model_copy(
                 update={
                     "count": waiting.count + observed.count,
                     "fence_lost": waiting.fence_lost or observed.fence_lost,
+                    "disowned": waiting.disowned or observed.disowned,
                 }
             )
         self._desks[incident] = replace(desk, highest=highest, word=observed, urgent=desk.urgent or urgent)
@@ -146,7 +147,8 @@ class Signals:
         if desk.word is None or desk.word == sent:
             return replace(desk, highest=highest, word=None, urgent=False)
         later = desk.word.model_copy(update={"count": max(1, desk.word.count - sent.count)})
-        urgent = later.health.severity > highest.severity or (later.fence_lost and not sent.fence_lost)
+        new = (later.fence_lost and not sent.fence_lost) or (later.disowned and not sent.disowned)
+        urgent = new or later.health.severity > highest.severity
         return replace(desk, highest=highest, word=later, urgent=urgent)
 
     def _update(self, incident: str, change: Callable[[_Desk], _Desk]) -> None:

@@ -10,6 +10,7 @@ from typing import Final
 
 import structlog
 
+from k8s.breaker import ProbeBreaker
 from k8s.control import MemoryMap
 from k8s.fences import Fence, Fences
 from k8s.records import Records
@@ -29,7 +30,9 @@ from sickbay.watch.ledger import Ledger
 from sickbay.watch.office import Office
 from sickbay.watch.orphans import Orphans
 from sickbay.watch.queue import KeyedQueue
+from sickbay.watch.retired import Retired
 from sickbay.watch.signals import Signals
+from sickbay.watch.suspension import Suspension
 from sickbay.watch.waiting import WaitingRoom
 from sickbay.watch.writer import Writer
 
@@ -54,6 +57,7 @@ class Parts:
     records: Records
     fences: Fences
     memory: MemoryMap
+    breaker: ProbeBreaker
     copy: Copy
     policy: Policy
     metrics: Metrics
@@ -89,6 +93,7 @@ class Term:
             writer,
             self._room,
             orphans,
+            Retired(self._directory.pools, policy, alerts),
             self._caretaker,
             self._signals,
             office,
@@ -100,6 +105,7 @@ class Term:
             self._leader.process, workers=WORKERS, failed=self._failed, idle=self._calm, lag=metrics.lag
         )
         self._housekeeping = Housekeeping(self._directory, parts.records, parts.memory, office, policy, utc_now)
+        self._suspension = Suspension(parts.breaker, alerts, metrics)
 
     async def serve(self) -> None:
         """Act until cancelled."""
@@ -113,6 +119,7 @@ class Term:
                 group.create_task(self._caretaker.serve())
                 group.create_task(self._signals.serve())
                 group.create_task(self._housekeeping.serve())
+                group.create_task(self._suspension.serve())
         finally:
             self.alerts.end_all()
 

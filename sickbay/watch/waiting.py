@@ -151,6 +151,8 @@ class WaitingRoom:
         asks = spec.severity is Health.UNHEALTHY or (wants is not None and wants.status == "True")
         if not self._policy.matches(spec.device.driver) or not (asks or by):
             return None
+        if record.disowned is not None:
+            return None
         # Nobody is fenced for a device that says Healthy by now; its incident is about to end.
         said_by_object = spec.reason is not Reason.PERSON
         if (

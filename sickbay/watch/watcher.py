@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import structlog
 
+from k8s.breaker import ProbeBreaker
 from k8s.configmaps import NAMESPACE
 from k8s.control import ControlMap, MemoryMap
 from k8s.election import Election, Timing, boot_clock
@@ -80,6 +81,7 @@ class Watcher:
             records=Records(gateway),
             fences=Fences(gateway),
             memory=MemoryMap(gateway),
+            breaker=ProbeBreaker(gateway),
             copy=self._copy,
             policy=policy,
             metrics=meter,

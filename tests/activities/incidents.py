@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 from activities.evictions import EvictionActivities
 from activities.probes import ProbeActivities
@@ -25,6 +26,7 @@ from sickbay.model.incident import Target
 from sickbay.model.record import Record
 from sickbay.policy.opening import target_of
 from tests.installation import Installation, record_spec
+from tests.k8s import cluster
 
 AT_ONCE = timedelta(0)
 
@@ -44,6 +46,7 @@ class Incident:
     users: UserActivities
     eviction: EvictionActivities
     probe: ProbeActivities
+    probes: Probes
     slots: EvictionSlots
 
     @property
@@ -77,6 +80,16 @@ class Incident:
                     await fences.delete(fence.name, fence.uid, fence.resource_version)
                 break
 
+    async def clean(self) -> None:
+        """Remove what the first trials left, whoever owns the record by now, and the fence."""
+
+        async def gone(number: int) -> bool:
+            return not await self.probes.stop(self.target, number)
+
+        for number in (1, 2):
+            await cluster.until(partial(gone, number))
+        await self.unfence()
+
 
 async def open_incident(sickbay: Installation, device: DeviceKey, node: str, pod: Pod | None = None) -> Incident:
     """Open one, as the leader does, on what this pod said."""
@@ -98,5 +111,6 @@ async def open_incident(sickbay: Installation, device: DeviceKey, node: str, pod
         users=UserActivities(records, users, slots),
         eviction=EvictionActivities(gateway, records, users, slots),
         probe=ProbeActivities(records, probes),
+        probes=probes,
         slots=slots,
     )

@@ -2,85 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
-from temporalio.exceptions import ApplicationError
-from temporalio.testing import ActivityEnvironment
 
 from k8s.gateway import MERGE_PATCH
 from k8s.lab.lab import Lab
 from k8s.lab.nodes.fleet import DriverDelays
 from k8s.probe_objects import PROBE_NAMESPACE
 from k8s.resources import PODS, RESOURCECLAIMS
-from sickbay.model.contracts import WAITING, AwaitProbe, ProbeVerdict, ReadDevice, Reading, StartProbe, StopProbe
+from sickbay.model.contracts import ProbeVerdict, Reading
 from sickbay.model.device import UNKNOWN_HARDWARE
 from sickbay.model.incident import ProbeStage, Proof, Trial, Verdict
 from sickbay.model.observation import Health
 from sickbay.policy.progress import after_read
 from tests import builders
 from tests.activities.incidents import Incident, open_incident
+from tests.activities.trials import read, start, verdict
 from tests.conftest import AddNodes
 from tests.installation import Installation
 from tests.k8s import cluster
 
 pytestmark = pytest.mark.lab
 
-IMAGE = "sickbay.dev/canary:v1"
-
-
-@pytest.fixture
-async def incident(lab: Lab, sickbay: Installation, namespace: str, add_nodes: AddNodes) -> AsyncIterator[Incident]:
-    """Open an incident of a fenced device that nobody holds."""
-    (node,) = await add_nodes(1, cluster.shape(namespace))
-    opened = await open_incident(sickbay, cluster.device(namespace, node), node)
-    await opened.fence()
-    yield opened
-    await cluster.until(lambda: stopped(opened))
-    await opened.unfence()
-
-
-async def read(incident: Incident, hardware: str = "unknown", canary: int = 0) -> Reading:
-    """Read the device, and its canary."""
-    step = ReadDevice(target=incident.target, canary=canary, hardware_id=hardware)
-    return await ActivityEnvironment().run(incident.reading.read_device, step)
-
 
 async def begin(incident: Incident) -> str:
     """Send the canary; give the identity of the hardware it is for."""
-    hardware = (await read(incident)).hardware_id
-    step = StartProbe(target=incident.target, trial=Trial.CANARY, number=1, hardware_id=hardware, image=IMAGE)
-    assert (await ActivityEnvironment().run(incident.probe.start_probe, step)).waiting == ""
-    return hardware
+    assert (await start(incident, trial=Trial.CANARY)).waiting == ""
+    return (await read(incident)).hardware_id
 
 
-async def verdict(incident: Incident, hardware: str) -> ProbeVerdict | None:
-    """Poll once; None while it has none."""
-    step = AwaitProbe(target=incident.target, trial=Trial.CANARY, number=1, hardware_id=hardware)
-    try:
-        return await ActivityEnvironment().run(incident.probe.await_probe, step)
-    except ApplicationError as error:
-        if error.type != WAITING:
-            raise
-        return None
-
-
-async def stopped(incident: Incident) -> bool:
-    """Poll once whether pod and claim are gone."""
-    try:
-        await ActivityEnvironment().run(incident.probe.stop_probe, StopProbe(target=incident.target, number=1))
-    except ApplicationError as error:
-        if error.type != WAITING:
-            raise
-        return False
-    return True
+async def loaded(incident: Incident) -> ProbeVerdict:
+    """Wait for the verdict on its load."""
+    return await cluster.until(lambda: verdict(incident, trial=Trial.CANARY))
 
 
 async def test_a_canary_keeps_the_device_and_speaks_for_it(lab: Lab, incident: Incident) -> None:
     """Its load passes, it stays, and readings hear its own entry: Healthy, then Unhealthy, which is its verdict too."""
     hardware = await begin(incident)
-    passed = await cluster.until(lambda: verdict(incident, hardware))
+    passed = await loaded(incident)
     assert (passed.verdict, passed.cause) == (Verdict.PASS, "LoadPassed")
     name = incident.device.numbered(1)
     soaking = await read(incident, hardware, canary=1)
@@ -101,8 +61,8 @@ async def test_a_canary_keeps_the_device_and_speaks_for_it(lab: Lab, incident: I
 async def test_a_fault_that_shows_only_under_load_fails_the_canary(lab: Lab, incident: Incident) -> None:
     """The device says Healthy at rest; under load it does not."""
     await lab.fleet.break_under_load(incident.device.pool, incident.device.device)
-    hardware = await begin(incident)
-    assert (await cluster.until(lambda: verdict(incident, hardware))).verdict is Verdict.FAIL
+    await begin(incident)
+    assert (await loaded(incident)).verdict is Verdict.FAIL
 
 
 async def test_a_soak_sees_that_the_reporter_is_gone(
@@ -114,7 +74,7 @@ async def test_a_soak_sees_that_the_reporter_is_gone(
     incident = await open_incident(sickbay, cluster.device(namespace, node), node)
     await incident.fence()
     hardware = await begin(incident)
-    await cluster.until(lambda: verdict(incident, hardware))
+    await loaded(incident)
     await lab.fleet.lose_driver(node)
 
     async def silent() -> Reading | None:
@@ -131,14 +91,13 @@ async def test_a_soak_sees_that_the_reporter_is_gone(
         state = after_read(state, moved, builders.NOW + timedelta(minutes=minute))
     assert state.healthy_since is None
     await lab.fleet.regain_driver(node)
-    await cluster.until(lambda: stopped(incident))
-    await incident.unfence()
+    await incident.clean()
 
 
 async def test_a_canary_that_somebody_deletes_proves_nothing(lab: Lab, incident: Incident) -> None:
     """The soak ends without a word on the device."""
     hardware = await begin(incident)
-    await cluster.until(lambda: verdict(incident, hardware))
+    await loaded(incident)
     await lab.gateway.request("DELETE", PODS.path(PROBE_NAMESPACE, incident.device.numbered(1)))
 
     async def ended() -> Reading | None:
@@ -153,7 +112,7 @@ async def test_a_canary_that_somebody_deletes_proves_nothing(lab: Lab, incident:
 async def test_somebody_who_joins_ends_the_soak_and_is_left_alone(lab: Lab, incident: Incident, namespace: str) -> None:
     """A claim comes to hold the device too: Busy, and nothing of it is touched."""
     hardware = await begin(incident)
-    await cluster.until(lambda: verdict(incident, hardware))
+    await loaded(incident)
     device = incident.device
     await cluster.create_claim(lab.gateway, namespace, "joined", device.driver)
     # The scheduler gives a device to two only where the driver allows it, so its word is written by hand.

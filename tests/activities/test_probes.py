@@ -2,76 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-
 import pytest
 from temporalio.exceptions import ApplicationError
-from temporalio.testing import ActivityEnvironment
 
 from k8s.lab.lab import Lab
-from sickbay.model.contracts import (
-    SUPERSEDED,
-    WAITING,
-    AwaitProbe,
-    Done,
-    ProbeStarted,
-    ProbeVerdict,
-    ReadDevice,
-    StartProbe,
-    StopProbe,
-)
+from sickbay.model.contracts import SUPERSEDED, ProbeStarted
 from sickbay.model.incident import Verdict
-from tests.activities.incidents import Incident, open_incident
-from tests.conftest import AddNodes
-from tests.installation import Installation
+from tests.activities.incidents import Incident
+from tests.activities.trials import start, stopped, verdict
 from tests.k8s import cluster
 
 pytestmark = pytest.mark.lab
-
-
-@pytest.fixture
-async def incident(lab: Lab, sickbay: Installation, namespace: str, add_nodes: AddNodes) -> AsyncIterator[Incident]:
-    """Open an incident of a fenced device that nobody holds."""
-    (node,) = await add_nodes(1, cluster.shape(namespace))
-    opened = await open_incident(sickbay, cluster.device(namespace, node), node)
-    await opened.fence()
-    yield opened
-    await opened.unfence()
-
-
-async def hardware(incident: Incident) -> str:
-    """Read the device's identity."""
-    step = ReadDevice(target=incident.target)
-    return (await ActivityEnvironment().run(incident.reading.read_device, step)).hardware_id
-
-
-async def start(incident: Incident, number: int = 1) -> ProbeStarted:
-    """Send a probe."""
-    step = StartProbe(target=incident.target, number=number, hardware_id=await hardware(incident))
-    return await ActivityEnvironment().run(incident.probe.start_probe, step)
-
-
-async def verdict(incident: Incident, number: int = 1) -> ProbeVerdict | None:
-    """Poll once; None while it has none."""
-    step = AwaitProbe(target=incident.target, number=number, hardware_id=await hardware(incident))
-    try:
-        return await ActivityEnvironment().run(incident.probe.await_probe, step)
-    except ApplicationError as error:
-        if error.type != WAITING:
-            raise
-        return None
-
-
-async def stopped(incident: Incident, number: int = 1) -> Done | None:
-    """Poll once; None while something of it is there."""
-    try:
-        return await ActivityEnvironment().run(
-            incident.probe.stop_probe, StopProbe(target=incident.target, number=number)
-        )
-    except ApplicationError as error:
-        if error.type != WAITING:
-            raise
-        return None
 
 
 async def test_probe_after_probe_until_one_passes(lab: Lab, incident: Incident) -> None:

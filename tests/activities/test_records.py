@@ -11,6 +11,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.records import RecordActivities
 from k8s.records import Records
+from k8s.resources import DEVICEQUARANTINES
 from sickbay.model.contracts import SUPERSEDED, CloseRecord, Ended, WriteStatus, Written
 from sickbay.model.device import DeviceKey
 from sickbay.model.incident import Ask, Target
@@ -23,12 +24,15 @@ from sickbay.model.record import (
     Closed,
     Condition,
     Counters,
+    Disowning,
     FenceRef,
     PastIncident,
+    PauseOrder,
     Phase,
     Record,
     RecordStatus,
     SeenSource,
+    StandingOrders,
 )
 from sickbay.policy.opening import target_of
 from tests.builders import NOW
@@ -101,6 +105,71 @@ async def test_a_status_says_where_the_incident_stands(sickbay: Installation) ->
     wants = status.condition("WantsAdmission")
     assert wants is not None
     assert wants.status == "False"
+
+
+async def test_an_expiry_is_there_while_it_holds(sickbay: Installation) -> None:
+    """With the phase that it is written with, and not beyond the end."""
+    incident = await opened(sickbay)
+    week = NOW + timedelta(days=7)
+    await incident.write(expires_at=week)
+    assert (await incident.status()).expires_at == week
+    assert await printed(sickbay, incident, "EXPIRES") == "2026-01-17T10:00:00Z"
+    await incident.write(Phase.RELEASING)
+    assert (await incident.status()).expires_at is None
+    await incident.write(expires_at=week)
+    await incident.close(Phase.RETIRED)
+    assert (await incident.status()).expires_at is None
+
+
+async def printed(sickbay: Installation, incident: Incident, column: str) -> Any:
+    """Read a column as kubectl prints it."""
+    client = sickbay.admin._client
+    _, url, headers, _, _ = await client.param_serialize(
+        method="GET",
+        resource_path=DEVICEQUARANTINES.path(name=incident.target.device.record_name),
+        header_params={"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"},
+        auth_settings=["BearerToken"],
+    )
+    async with (await client.rest_client.request("GET", url, headers=headers)).response as answer:
+        table = await answer.json()
+    return table["rows"][0]["cells"][[c["name"] for c in table["columnDefinitions"]].index(column)]
+
+
+async def test_orders_of_people_are_kept_to_the_end(sickbay: Installation) -> None:
+    """With the pause told for people, too; taken back when they no longer hold, and none of the next incident."""
+    incident = await opened(sickbay)
+    pause = PauseOrder(by="ann", reason="firmware", since=NOW, until=NOW + timedelta(hours=2))
+    told = StandingOrders(pause=pause, kept_until=NOW, kept_from=NOW, retiring="bob: worn")
+    await incident.write(orders=told)
+    status = await incident.status()
+    paused = status.condition("Paused")
+    assert paused is not None
+    assert (status.orders, paused.status) == (told, "True")
+    assert paused.message == "ann until 2026-01-10 12:00:00Z: firmware"
+    await incident.write()
+    assert (await incident.status()).orders == StandingOrders()
+    await incident.write(orders=told)
+    await incident.close(Phase.RETIRED)
+    assert (await incident.status()).orders == StandingOrders()
+
+
+async def test_the_hardware_that_was_known_first_is_kept(sickbay: Installation) -> None:
+    """It is the one that failed, whatever is in the slot later, and whoever writes; the next incident has its own."""
+    incident = await opened(sickbay)
+    assert (await incident.record()).hardware_id == "unknown"
+    await incident.write(hardware_id="GPU-1")
+    for later in ("GPU-2", "unknown"):
+        await incident.write(hardware_id=later)
+    await incident.close(Phase.RETIRED, hardware_id="GPU-2")
+    assert (await incident.record()).hardware_id == "GPU-1"
+    other = await opened(sickbay)
+    await other.close(Phase.RETIRED, hardware_id="GPU-3")
+    assert (await other.record()).hardware_id == "GPU-3"
+    known = await opened(sickbay, hardware_id="GPU-4")
+    await known.write(hardware_id="GPU-5")
+    assert (await known.record()).hardware_id == "GPU-4"
+    second = await taken_over(sickbay, other)
+    assert (await second.record()).hardware_id == "unknown"
 
 
 async def test_a_repeat_writes_nothing(sickbay: Installation) -> None:
@@ -216,6 +285,19 @@ async def test_a_cleared_incident_overrules_nothing(sickbay: Installation) -> No
     assert status.overruled == ()
     assert status.closed is not None
     assert status.closed.seen[0].uid == "pod-1"
+
+
+async def test_a_device_that_was_given_up_overrules_and_says_by_whom(sickbay: Installation) -> None:
+    """What is still said of it opens nothing, as after a release; the history keeps who and why."""
+    incident = await opened(sickbay)
+    bad = Seen(uid="pod-1", resource_version="7", digest=digest_of(Health.UNHEALTHY, Reason.REPORTED))
+    word = Disowning(by="eve", reason="needed", incident=incident.target.incident)
+    await incident.close(Phase.DISOWNED, seen=(bad,), disowned=word)
+    record = await incident.record()
+    assert (record.closed, record.finalizers, record.status.fence) == (True, (), FenceRef())
+    assert [source.uid for source in record.status.overruled] == ["pod-1"]
+    [past] = record.status.history
+    assert (past.outcome, past.by, past.why) == (Phase.DISOWNED, "eve", "needed")
 
 
 async def test_closing_again_changes_nothing(sickbay: Installation) -> None:

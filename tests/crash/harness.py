@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,6 +48,9 @@ POLICY: Final[Mapping[str, Any]] = {
     "ramp": {"time": "1s", "check": "1s"},
 }
 """Incidents end in seconds, and nobody is held back."""
+
+LEASE_INTERVAL: Final = timedelta(seconds=2)
+"""Of the nodes. Kubelet's ten seconds would make most of an incident a wait for the next Lease."""
 
 STARTS: Final = 40
 """Of one ward."""
@@ -169,7 +173,7 @@ class Ward:
         """Run a job on devices of its own, several nodes full of them, and tell which pod holds which."""
         driver = f"{name}.example.com"
         nodes = -(-devices // 8)
-        await self.lab.fleet.add(nodes, NodeShape(devices=8, driver=driver, prefix=name))
+        await self.lab.fleet.add(nodes, NodeShape(devices=8, driver=driver, prefix=name, lease_interval=LEASE_INTERVAL))
         return await run_job(self.lab.gateway, name, pods, driver)
 
     async def break_devices(self, seats: Iterable[Seat], *, for_good: bool = False) -> None:

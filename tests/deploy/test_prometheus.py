@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import shutil
 import subprocess
@@ -14,9 +13,7 @@ import pytest
 import yaml
 
 from k8s.install import install
-from k8s.lab.build import ensure_binary
 from k8s.lab.lab import Lab
-from k8s.lab.process import Process, free_ports
 from k8s.lab.sickbay_process import SickbayProcess
 from k8s.lab.temporal import TemporalOptions
 from sickbay.model.policy import Policy
@@ -24,6 +21,7 @@ from sickbay.telemetry import metrics
 from sickbay.temporal import Temporal
 from tests.crash.waiting import until
 from tests.deploy import compose
+from tests.prometheus import needs_prometheus, running
 from tests.test_house import ROOT
 
 FOLDER = ROOT / "deploy" / "prometheus"
@@ -96,58 +94,35 @@ def test_what_is_scraped_is_there() -> None:
     assert "temporal:9090" in targets
 
 
+@needs_prometheus
 @pytest.mark.soak
 @pytest.mark.lab
 async def test_prometheus_scrapes_sickbay(tmp_path: Path) -> None:
     """By its own configuration, but for the addresses: all metrics arrive, and no alert fires while all is well."""
-    program = shutil.which("prometheus")
-    if program is None:
-        pytest.skip("no prometheus on the PATH; on Debian: apt-get install prometheus")
     async with Lab.start(temporal=TemporalOptions()) as lab:
         await install(lab.gateway, cluster="scraped", namespace_id=await Temporal(lab.temporal.address).namespace_id())
         sickbay = await SickbayProcess.start(lab, policy=Policy())
         await sickbay.acts()
-        address = f"127.0.0.1:{free_ports(1)[0]}"
         configuration = (FOLDER / "prometheus.yml").read_text(encoding="utf-8")
         configuration = configuration.replace("sickbay:8471", sickbay.health.removeprefix("http://"))
         configuration = configuration.replace("_interval: 15s", "_interval: 1s")
         (tmp_path / "prometheus.yml").write_text(configuration, encoding="utf-8")
         shutil.copy(FOLDER / "sickbay.rules.yml", tmp_path)
-        flags = (f"--config.file={tmp_path}/prometheus.yml", f"--storage.tsdb.path={tmp_path}/data")
-        process = await Process.start(
-            "prometheus",
-            [
-                await asyncio.to_thread(ensure_binary),
-                "lifeline",
-                "--",
-                program,
-                *flags,
-                f"--web.listen-address={address}",
-            ],
-            log=tmp_path / "prometheus.log",
-        )
-
-        async def asked(path: str, **params: str) -> Any:
-            try:
-                url = f"http://{address}/api/v1/{path}"
-                async with aiohttp.ClientSession() as session, session.get(url, params=params) as answer:
-                    return (await answer.json())["data"]
-            except (aiohttp.ClientError, KeyError):
-                return None
-
         try:
-            async with aiohttp.ClientSession() as session, session.get(f"{sickbay.health}/metrics") as answer:
-                wanted = set(re.findall(r"^(sickbay_\w+)", await answer.text(), re.MULTILINE))
-            assert len(wanted) > len(metrics.ALL) / 2
+            async with running(tmp_path / "prometheus.yml") as prometheus:
+                async with aiohttp.ClientSession() as session, session.get(f"{sickbay.health}/metrics") as answer:
+                    wanted = set(re.findall(r"^(sickbay_\w+)", await answer.text(), re.MULTILINE))
+                assert len(wanted) > len(metrics.ALL) / 2
 
-            async def all_there() -> bool:
-                return wanted <= set(await asked("label/__name__/values") or ())
+                async def all_there() -> bool:
+                    return wanted <= set(await prometheus.asked("label/__name__/values") or ())
 
-            await until("every metric is scraped", all_there, within=60)
-            groups = (await asked("rules"))["groups"]
-            assert {rule["name"]: rule["health"] for g in groups for rule in g["rules"]} == dict.fromkeys(rules(), "ok")
-            firing = await asked("query", query='ALERTS{alertstate="firing"}')
-            assert firing["result"] == []
+                await until("every metric is scraped", all_there, within=60)
+                groups = (await prometheus.asked("rules"))["groups"]
+                assert {rule["name"]: rule["health"] for g in groups for rule in g["rules"]} == dict.fromkeys(
+                    rules(), "ok"
+                )
+                firing = await prometheus.asked("query", query='ALERTS{alertstate="firing"}')
+                assert firing["result"] == []
         finally:
-            await process.kill()
             await sickbay.process.stop()

@@ -124,6 +124,7 @@ ALLOWED: list[tuple[str, str, str, str, str]] = [
     ("coordination.k8s.io", "leases", "patch", "sickbay", "sickbay-leader"),
     ("", "configmaps", "get", "sickbay", "sickbay-control"),
     ("", "configmaps", "patch", "sickbay", "sickbay-evictions"),
+    ("", "configmaps", "patch", "sickbay", "sickbay-probes"),
     ("", "pods", "create", "sickbay-probe", ""),
     ("resource.k8s.io", "resourceclaims", "delete", "sickbay-probe", "x"),
 ]

@@ -82,8 +82,8 @@ async def test_expressions_are_well_typed(sickbay: Installation) -> None:
             ours = [item for item in decode(answer)["items"] if item["metadata"]["name"].startswith("sickbay-")]
             if all("typeChecking" in item.get("status", {}) for item in ours):
                 break
-    assert len(ours) == 5
-    assert [item["status"]["typeChecking"].get("expressionWarnings") for item in ours] == [None] * 5
+    assert len(ours) == 6
+    assert [item["status"]["typeChecking"].get("expressionWarnings") for item in ours] == [None] * 6
 
 
 # --- records ----------------------------------------------------------------------------------------------------------

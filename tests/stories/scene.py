@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from prometheus_client import Gauge
+
 from k8s.gateway import decode
 from k8s.lab.nodes.fleet import NodeShape
 from k8s.resources import DEPLOYMENTS, PODS, RESOURCECLAIMTEMPLATES
 from sickbay import errors
 from sickbay.model.record import Phase, Record
-from tests.crash.harness import Ward
+from tests.crash.harness import LEASE_INTERVAL, Ward
 from tests.crash.jobs import NAMESPACE, Seat, seats_of
 from tests.crash.process import Sickbay
 from tests.k8s import cluster
@@ -18,10 +20,15 @@ from tests.k8s import cluster
 
 @dataclass(frozen=True)
 class Scene:
-    """The lab, and the one ``sickbay run`` in it."""
+    """The lab, and the one ``sickbay run`` in it.
+
+    Attributes:
+        numbers: what Prometheus says of a device, by its pool and its uuid; None where nobody asks one.
+    """
 
     ward: Ward
     run: Sickbay
+    numbers: Gauge | None = None
 
     async def lone_pod(self, name: str, *, told: Mapping[str, str] | None = None, restart: str = "Always") -> Seat:
         """Start a pod without an owner, on a device of its own, and tell which."""
@@ -39,14 +46,23 @@ class Scene:
 
     async def wants_device_of(self, name: str, seat: Seat, *, told: Mapping[str, str] | None = None) -> None:
         """Create a pod that wants exactly the device of another, and runs once."""
-        node = next(n for n in self.ward.lab.fleet.describe() if n.name == seat.key.pool)
-        uuid = next(d.uuid for d in node.devices if d.name == seat.key.device)
+        uuid = self.uuid(seat)
         driver, gateway = seat.key.driver, self.ward.lab.gateway
         wish = f'device.attributes["{driver}"].uuid == "{uuid}"'
         spec = cluster.claim_spec(driver, selectors=[{"cel": {"expression": wish}}])
         template = {"metadata": {"name": name}, "spec": {"spec": spec}}
         await cluster.create(gateway, RESOURCECLAIMTEMPLATES, NAMESPACE, template)
         await cluster.create_pod(gateway, NAMESPACE, name, behaviour=told, template=name, restart="Never")
+
+    def uuid(self, seat: Seat) -> str:
+        """Tell the identity of a device's hardware."""
+        node = next(n for n in self.ward.lab.fleet.describe() if n.name == seat.key.pool)
+        return next(d.uuid for d in node.devices if d.name == seat.key.device)
+
+    def number(self, seat: Seat, value: float) -> None:
+        """Have Prometheus say this of a device from its next scrape on."""
+        assert self.numbers is not None
+        self.numbers.labels(seat.key.pool, self.uuid(seat)).set(value)
 
     async def seat(self, name: str) -> Seat:
         """Wait for the one running pod of a job."""
@@ -115,5 +131,6 @@ class Scene:
     async def _own_devices(self, name: str) -> None:
         """Add a node whose devices no other story uses, and a template that claims one of them."""
         driver = f"{name}.example"
-        await self.ward.lab.fleet.add(1, NodeShape(devices=3, driver=driver, prefix=name))
+        shape = NodeShape(devices=3, driver=driver, prefix=name, lease_interval=LEASE_INTERVAL)
+        await self.ward.lab.fleet.add(1, shape)
         await cluster.create_template(self.ward.lab.gateway, NAMESPACE, name, driver)

@@ -121,14 +121,17 @@ async def test_a_pause_from_the_ui(scene: Scene) -> None:
 
 
 async def test_a_terminated_incident_is_started_again(scene: Scene) -> None:
-    """In its next run, paused as it was; a command that was given to the run before does not reach it."""
+    """In its next run, told what it was told before; a command that was given to that run does not reach the next."""
     seat = await scene.lone_pod("ended")
     await scene.breaks(seat)
     record = await scene.reaches(seat, Phase.NEEDS_OPERATOR)
     workflow = await handle_of(scene, record)
+    until, kept = (datetime.now(UTC).replace(microsecond=0) + timedelta(hours=n) for n in (2, 3))
     async with ann(scene) as who:
-        await who.says(CommandVerb.PAUSE, record.name)
-    await paused_by(scene, seat)
+        await who.says(CommandVerb.EXTEND_QUARANTINE, record.name, until=kept)
+        await who.says(CommandVerb.PAUSE, record.name, until=until)
+    told = await paused_by(scene, seat)
+    assert told == f"ann until {until:%Y-%m-%d %H:%M:%SZ}: firmware"
     await workflow.terminate("a curious operator")
     before = datetime.now(UTC) - timedelta(hours=1)
 
@@ -141,11 +144,15 @@ async def test_a_terminated_incident_is_started_again(scene: Scene) -> None:
     answer = await scene.ward.temporal.command(record.spec.incident, old)
     assert answer is not None
     assert "before this run" in answer.message
-    assert (await paused_by(scene, seat)).startswith("the run before until somebody resumes: ann")
+    assert await paused_by(scene, seat) == told
     async with ann(scene) as who:
         assert "goes on" in await who.says(CommandVerb.RESUME, record.name)
-    await scene.delete("ended")
-    await scene.released(seat)
+        await scene.delete("ended")
+        record = await scene.reaches(seat, Phase.RECOVERING)
+        assert (record.status.orders.kept_until, record.status.counters.probe) == (kept, 0)
+        assert "stays fenced" in await who.says(CommandVerb.RETIRE, record.name)
+    assert seat.key.numbered(record.status.counters.fence) in await scene.ward.fences()
+    await scene.reaches(seat, Phase.RETIRED)
 
 
 @pytest.mark.parametrize("task", [0, 2], ids=["before the fence", "in the migration"])

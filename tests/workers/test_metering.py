@@ -14,6 +14,7 @@ from sickbay.errors import Conflict
 from sickbay.model.contracts import (
     SUPERSEDED,
     WAITING,
+    BusinessVerdict,
     CloseRecord,
     Ended,
     Evicted,
@@ -62,7 +63,9 @@ async def test_results_tell_verdicts_and_evictions() -> None:
     """What an activity returns is counted under its own name."""
     metering = Metering(Metrics())
     await attempt(metering, None, ProbeVerdict(verdict=Verdict.PASS))
+    await attempt(metering, None, BusinessVerdict(verdict=Verdict.FAIL, value=0.5))
     await attempt(metering, None, Evicted(uid="u", outcome=EvictionOutcome.BUDGET))
+    assert counted(metering.metrics, 'sickbay_business_checks_total{verdict="fail"}') == 1
     assert counted(metering.metrics, 'sickbay_probe_verdicts_total{verdict="pass"}') == 1
     assert counted(metering.metrics, 'sickbay_evictions_total{outcome="Budget"}') == 1
 

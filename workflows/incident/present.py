@@ -81,7 +81,9 @@ def _facts(state: IncidentState) -> Iterator[str]:
         "admission": _safe(state.admission_numbers) or ("admitted" if state.admitted else "not yet"),
         "fence": _fence(state),
         "users": _users(state),
+        "people": _people(state),
         "probes": f"{state.attempts} of {probe.attempts} attempts failed{_next(state)}{_last(state)}",
+        **({"business check": _business(state)} if state.policy.business.wanted else {}),
         "record": f"`kubectl get dq {state.target.device.record_name} -o yaml`",
         "trace": _trace(state),
         "runbook": f"[open]({runbook})" if runbook else RUNBOOK,
@@ -175,6 +177,12 @@ def _last(state: IncidentState) -> str:
     return f"; last verdict {state.verdict}" + (f": {_safe(state.verdict_note)}" if state.verdict_note else "")
 
 
+def _business(state: IncidentState) -> str:
+    past = state.checking
+    said = "; ".join(part for part in (past.cause, past.note) if part)
+    return f"{_safe(said) or 'not asked yet'}{_at(past.asked_at)}"
+
+
 def _people(state: IncidentState) -> str:
     orders, said = state.orders, []
     if orders.pause is not None:
@@ -185,6 +193,8 @@ def _people(state: IncidentState) -> str:
         said.append(f"kept out of service until {_clock(orders.kept_until)}")
     if orders.retiring:
         said.append(f"retired by {orders.retiring}")
+    if orders.disowned is not None:
+        said.append(f"given up, untested, by {orders.disowned.by}: {orders.disowned.reason}")
     if orders.halt is not None:
         said.append(orders.halt.message)
     return _safe("; ".join(said), 400) or "nothing asked"

@@ -19,8 +19,10 @@ from sickbay.model.incident import IncidentState, ProbeStage, Trial
 from sickbay.model.observation import Seen
 from sickbay.model.policy import Mode
 from sickbay.model.record import Phase
-from sickbay.policy import commanding, progress, proving
+from sickbay.policy import business, commanding, progress, proving
+from sickbay.policy.keeping import standing_orders
 from sickbay.policy.prove import lasts
+from sickbay.policy.standing import expires_at
 from sickbay.policy.steps import Step, Verb
 from sickbay.policy.story import note
 
@@ -112,7 +114,9 @@ def _write(state: IncidentState, _: Step) -> c.WriteStatus:
         release_number=state.release_number,
         wants_admission=state.phase is Phase.HELD,
         ask=state.ask,
-        pause=state.orders.pause,
+        hardware_id=state.hardware_id,
+        orders=standing_orders(state.orders),
+        expires_at=expires_at(state),
     )
 
 
@@ -166,7 +170,21 @@ def _await_probe(state: IncidentState, _: Step) -> c.AwaitProbe:
 
 
 def _stop_probe(state: IncidentState, _: Step) -> c.StopProbe:
-    return c.StopProbe(target=state.target, number=state.probe_number)
+    return c.StopProbe(
+        target=state.target,
+        number=state.probe_number,
+        trial=state.trial,
+        verdict=state.verdict,
+        cause=state.verdict_cause,
+        message=state.verdict_note,
+        settings=state.policy.probe,
+    )
+
+
+def _check_business(state: IncidentState, _: Step) -> c.CheckBusiness:
+    return c.CheckBusiness(
+        target=state.target, node=state.node, hardware_id=state.hardware_id, settings=state.policy.business
+    )
 
 
 def _ramp(state: IncidentState, _: Step) -> c.RampFence:
@@ -194,6 +212,7 @@ def _go(state: IncidentState, _: Step) -> c.AwaitGo:
 
 
 def _close(state: IncidentState, step: Step) -> c.CloseRecord:
+    disowned = state.orders.disowned if step.phase is Phase.DISOWNED else None
     return c.CloseRecord(
         target=state.target,
         outcome=step.phase,
@@ -201,7 +220,10 @@ def _close(state: IncidentState, step: Step) -> c.CloseRecord:
         opened_at=state.first_bad_at,
         seen=seen(state),
         lease_version=state.lease_version,
-        pods_version=state.probed_version,
+        # A device that was given up was tried by nobody: whoever has spoken of it and is gone is overruled.
+        pods_version="" if disowned else state.probed_version,
+        hardware_id=state.hardware_id,
+        disowned=disowned,
     )
 
 
@@ -235,6 +257,7 @@ CALLS: Final[dict[Verb, Call]] = {
     Verb.STOP_PROBE: _polled(
         c.Activity.STOP_PROBE, _stop_probe, c.Done, lambda s, _, now: proving.after_probe_stopped(s, now)
     ),
+    Verb.CHECK_BUSINESS: Call(c.Activity.CHECK_BUSINESS, _check_business, c.BusinessVerdict, business.after_business),
     Verb.RAMP: Call(c.Activity.RAMP_FENCE, _ramp, c.Fenced, proving.after_ramped),
     Verb.UNLATCH: Call(c.Activity.UNLATCH_FENCE, _fence_step, c.Done, _staged(Verb.UNLATCH)),
     Verb.DELETE_FENCE: Call(c.Activity.DELETE_FENCE, _fence_step, c.Done, _staged(Verb.DELETE_FENCE)),

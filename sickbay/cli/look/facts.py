@@ -14,6 +14,7 @@ from sickbay.cli.look.subject import Subject
 from sickbay.cli.look.table import age, clock
 from sickbay.cli.look.told import Told
 from sickbay.model.base import tamed
+from sickbay.model.device import UNKNOWN_HARDWARE
 from sickbay.model.incident import IncidentState, User
 from sickbay.model.record import AdmissionState, Condition, PastIncident, Phase, Record
 
@@ -72,7 +73,7 @@ def explanation(subject: Subject, control: Control | None, told: Told, now: date
 def incident(record: Record, told: Told) -> Iterator[Fact]:
     """Say what else is known of a device's current incident."""
     spec, state = record.spec, told.state
-    yield Fact("Hardware", (tamed(spec.hardware_id),))
+    yield Fact("Hardware", (tamed(record.hardware_id),))
     yield Fact("Policy", (_policy(record, state),))
     yield Fact(
         "Sources", tuple(f"{s.kind} {_named(s.namespace, s.name)} at {s.resource_version}" for s in spec.sources)
@@ -80,6 +81,7 @@ def incident(record: Record, told: Told) -> Iterator[Fact]:
     yield Fact("Last reading", _one(_reading(state) if state else ""))
     yield Fact("Users", tuple(map(_user, state.users)) if state else ())
     yield Fact("Probes", _one(_probes(state) if state else ""))
+    yield Fact("Business check", _one(_business(state) if state else ""))
     yield from _reported(told)
 
 
@@ -105,7 +107,7 @@ def quarantine(entry: Entry) -> Iterator[Fact]:
     spec, status = record.spec, record.status
     yield Fact("Device", (str(spec.key),))
     yield Fact("Node", _one(spec.node))
-    yield Fact("Hardware", (tamed(spec.hardware_id),))
+    yield Fact("Hardware", (tamed(record.hardware_id),))
     yield Fact("Phase", (entry.phase,))
     yield Fact("Said", (_said(record),))
     yield Fact("First bad", (clock(spec.first_bad_at),))
@@ -119,6 +121,7 @@ def quarantine(entry: Entry) -> Iterator[Fact]:
     yield Fact("Written by", _one(tamed(spec.actor)))
     yield Fact("Verified", ("yes" if status.verified else "no",))
     yield Fact("Fence", tuple(map(_fence, entry.fences)) or ("none",))
+    yield Fact("Expires", _one(clock(status.expires_at)))
     counters = status.counters
     yield Fact("Counters", (f"fence {counters.fence}, probe {counters.probe}, release {counters.release}",))
     yield Fact("Conditions", tuple(map(_condition, status.conditions)))
@@ -143,6 +146,8 @@ def _open(entry: Entry, record: Record, told: Told, now: datetime) -> Iterator[F
     if asks is not None:
         yield Fact("Asks", (f"a person ({asks.reason}): {tamed(asks.message, REMEDY_LENGTH)}",))
     yield Fact("Admission", (_admission(record),))
+    if record.disowned is not None:
+        yield Fact("Given up", (tamed(f"by {record.disowned.by}: {record.disowned.reason}", REMEDY_LENGTH),))
 
 
 def _state(subject: Subject, told: Told, now: datetime) -> str:
@@ -164,6 +169,11 @@ def _rest(entry: Entry, record: Record, now: datetime, *, kept: bool) -> str:
     ended = f"{age(closed.at, now)} ago as {closed.outcome}" if closed else f"as {entry.phase}"
     if entry.fence and entry.phase == RETIRED:
         since = age(closed.at if closed else None, now)
+        if record.hardware_id == UNKNOWN_HARDWARE:
+            return (
+                f"{RETIRED} {since} ago; nobody knows which hardware that was, so the fence stays until a member of "
+                f"sickbay:break-glass deletes the record"
+            )
         return f"{RETIRED} {since} ago; the fence stays until other hardware is in the slot"
     if entry.fence:
         return f"{FENCED}: its last incident ended {ended}, but a fence is there; the leader opens an incident for it"
@@ -214,7 +224,8 @@ def _condition(condition: Condition) -> str:
 
 
 def _past(past: PastIncident) -> str:
-    return f"{clock(past.opened_at)} to {clock(past.closed_at)}  {past.outcome} ({past.reason})  {past.incident}"
+    by = f" by {tamed(past.by)}: {tamed(past.why, REMEDY_LENGTH)}" if past.by else ""
+    return f"{clock(past.opened_at)} to {clock(past.closed_at)}  {past.outcome} ({past.reason})  {past.incident}{by}"
 
 
 def _policy(record: Record, state: IncidentState | None) -> str:
@@ -235,6 +246,15 @@ def _probes(state: IncidentState) -> str:
     following = f", next at {clock(state.next_probe_at)}" if state.next_probe_at else ""
     verdict = f", last verdict {state.verdict}: {tamed(state.verdict_note)}" if state.verdict else ""
     return f"{state.attempts} of {state.policy.probe.attempts} attempts failed{following}{verdict}"
+
+
+def _business(state: IncidentState) -> str:
+    """Say what Prometheus said last; nothing where the policy asks none."""
+    if not state.policy.business.wanted:
+        return ""
+    past = state.checking
+    at = f" at {clock(past.asked_at)}" if past.asked_at else ""
+    return f"{tamed(': '.join(part for part in (past.cause, past.note) if part)) or 'not asked yet'}{at}"
 
 
 def _named(namespace: str, name: str) -> str:

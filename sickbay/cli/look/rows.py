@@ -37,7 +37,7 @@ COLUMNS: Final[Mapping[Kind, Columns]] = {
     ),
     Kind.QUARANTINES: Columns(
         ("NAME", "DEVICE", "NODE", "REASON", "PHASE", "FENCE", "AGE"),
-        ("DRIVER", "HARDWARE", "ADMISSION", "SCOPE", "WHY", "ASKS"),
+        ("DRIVER", "HARDWARE", "ADMISSION", "SCOPE", "EXPIRES", "WHY", "ASKS"),
     ),
     Kind.DEVICES: Columns(
         ("DEVICE", "DRIVER", "NODE", "STATE", "FENCE", "QUARANTINE"),
@@ -125,9 +125,10 @@ def _quarantines(sight: Sight, wanted: Wanted, now: datetime) -> Iterator[Row]:
         asks = entry.asks
         wide = (
             driver,
-            tamed(spec.hardware_id) if spec else "",
+            tamed(record.hardware_id) if record else "",
             str(spec.admission.state) if spec else "",
             spec.scope if spec else "",
+            _iso(record.status.expires_at) if record and record.status.expires_at else "",
             tamed(spec.message if spec else entry.problem),
             tamed(asks.message) if asks else "",
         )

@@ -232,6 +232,13 @@ def test_a_retired_device_ends_with_its_fence() -> None:
     assert (step.verb, step.phase) == (Verb.CLOSE, Phase.RETIRED)
 
 
+@pytest.mark.parametrize(("hardware", "ends"), [("GPU-3", "until other hardware"), ("unknown", "deletes its record")])
+def test_who_retires_a_device_is_told_how_that_ends(hardware: str, ends: str) -> None:
+    """By other hardware, where one can be told from the other."""
+    _, answer = told(quarantined(hardware_id=hardware), CommandVerb.RETIRE)
+    assert (answer.outcome, ends in answer.message) == (Outcome.APPLIED, True)
+
+
 def test_a_pause_does_not_wait_for_the_guard_either() -> None:
     """A held incident that is paused reads what the leader tells it, and otherwise rests."""
     state, _ = told(quarantined(admitted=False, fenced_at=None), CommandVerb.PAUSE, until=NOW + HOUR)

@@ -16,6 +16,7 @@ from sickbay.policy.document import InvalidDocument
 from sickbay.policy.loading import load_policy
 
 HEAD = "apiVersion: sickbay.dev/v1alpha1\nkind: RemediationPolicy\n"
+PROMETHEUS = "prometheus: 'http://p:9090'"
 
 
 def problems(text: str) -> list[str]:
@@ -65,6 +66,27 @@ def test_values_are_read() -> None:
         ("match: {drivers: [gpu, 3]}", "policy.yaml:3: match.drivers[1]: must be a text, not 3"),
         ("probe: {identity: {a: 1}}", "policy.yaml:3: probe.identity.a: must be a text, not 1"),
         ("probe: {image: ''}", "policy.yaml:3: probe.image: must be a text that is not empty, not ''"),
+        ("business: {min: 1}", "policy.yaml:3: business: min is given without prometheus; name its address, like"),
+        ("business: {min: 0}", "policy.yaml:3: business: min is given without prometheus; name its address, like"),
+        (f"business: {{{PROMETHEUS}}}", "policy.yaml:3: business: prometheus is given without query; write what"),
+        (f"business: {{{PROMETHEUS}, query: up}}", "policy.yaml:3: business: neither min nor max is given; give at"),
+        (
+            f"business: {{{PROMETHEUS}, query: up, min: 2, max: 1.5}}",
+            "policy.yaml:3: business: min 2 is above max 1.5; lower min or raise max",
+        ),
+        ("business: {max: '1'}", "policy.yaml:3: business.max: must be a number, not '1'"),
+        ("business: {prometheus: 'prom:9090'}", "policy.yaml:3: business.prometheus: 'prom:9090' is not an address;"),
+        ("business: {prometheus: 'ftp://prom'}", "policy.yaml:3: business.prometheus: 'ftp://prom' is not an address;"),
+        ("business: {prometheus: 'http://p:99999'}", "policy.yaml:3: business.prometheus: 'http://p:99999' is not an"),
+        ("business: {prometheus: 'http://p/?x=1'}", "policy.yaml:3: business.prometheus: 'http://p/?x=1' is not an"),
+        (
+            "business: {prometheus: 'http://me:secret@p'}",
+            "policy.yaml:3: business.prometheus: holds a user or a password; leave them out, and give workers",
+        ),
+        ("business: {query: 'up{x=$device}'}", "policy.yaml:3: business.query: $device stands outside of quotes;"),
+        ("business: {query: 'up{x=~`$device`}'}", "policy.yaml:3: business.query: $device stands in backticks,"),
+        ("business: {query: 'up{x=\"$uuid\"}'}", "policy.yaml:3: business.query: $uuid is not known; known here: $dev"),
+        ("business: {url: x}", "policy.yaml:3: business.url: unknown key; known here: prometheus, query, min, max,"),
         ("keep: 1d\nkeep: 2d", "policy.yaml:4: keep: is there twice, first on line 3; keep one"),
         ("1: 2", "policy.yaml:3: the key '1' is not a text; quote it"),
         ("keep: *x", "policy.yaml:3: aliases are not read; write the value out"),
@@ -77,6 +99,11 @@ def test_a_mistake_names_file_line_key_and_remedy(line: str, expected: str) -> N
     """One mistake is one line, and says what would be right."""
     (told,) = problems(HEAD + line + "\n")
     assert told.startswith(expected)
+
+
+def test_a_password_in_an_address_is_not_shown() -> None:
+    """Whoever reads the log of a start is not told it."""
+    assert "secret" not in "".join(problems(HEAD + "business: {prometheus: 'http://me:secret@p'}\n"))
 
 
 def test_all_problems_are_told_at_once() -> None:
@@ -132,6 +159,7 @@ def test_the_documentation_has_every_key_in_order_with_its_default() -> None:
     for key, value in defaults.items():
         shown = format_duration(value) if isinstance(value, timedelta) else str(value).lower()
         assert not value or rows[key].strip("`").lower() == shown.lower(), key
-    (example,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    example, business = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
     assert load_policy(example, "docs/policy.md") == Policy(mode=Mode.ENFORCE)
     assert all(f"{key.rpartition('.')[2]}:" in example for key in defaults)
+    assert load_policy(HEAD + business, "docs/policy.md").business.wanted

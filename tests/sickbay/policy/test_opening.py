@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from sickbay.model.command import Orders, Pause
 from sickbay.model.device import DeviceKey
 from sickbay.model.incident import ProbeStage
 from sickbay.model.observation import Health
 from sickbay.model.policy import Policy
 from sickbay.model.record import (
-    PAUSED,
     Admission,
     AdmissionState,
-    Condition,
     Counters,
     Phase,
     Record,
@@ -22,6 +21,7 @@ from sickbay.model.record import (
     RecordSpec,
     RecordStatus,
 )
+from sickbay.policy.keeping import standing_orders
 from sickbay.policy.opening import incident_state
 
 DEVICE = DeviceKey(cluster="c", driver="gpu.example.com", pool="node-1", device="gpu-0")
@@ -96,15 +96,37 @@ def test_probe_of_an_earlier_run_is_removed_first() -> None:
     assert incident_state(record(earlier), Policy()).probe is ProbeStage.NONE
 
 
-def test_a_pause_outlives_a_terminated_run() -> None:
-    """Whoever terminates a paused incident has not resumed it; an earlier incident's pause is none of ours."""
+def test_orders_outlive_a_terminated_run() -> None:
+    """Whoever terminates an incident has not taken back what others told it; those of an earlier one are not ours."""
     since = datetime(2026, 1, 10, 11, tzinfo=UTC)
-    told = Condition(type=PAUSED, message="ann until somebody resumes: firmware", last_transition_time=since)
-    paused = status(Phase.QUARANTINED, 4).model_copy(update={"conditions": (told,)})
-    pause = incident_state(record(paused), Policy()).orders.pause
-    assert pause is not None
-    assert (pause.since, pause.until, "ann" in pause.reason) == (since, None, True)
-    over = paused.model_copy(update={"conditions": (told.model_copy(update={"status": "False"}),)})
-    assert incident_state(record(over), Policy()).orders.pause is None
-    earlier = paused.model_copy(update={"incident": DEVICE.incident_id("1")})
-    assert incident_state(record(earlier), Policy()).orders.pause is None
+    told = Orders(
+        applied=("c-1",),
+        pause=Pause(actor="ann", reason="firmware", since=since, until=since + timedelta(hours=2), reminded=3),
+        kept_until=since + timedelta(days=3),
+        kept_from=since,
+        retiring="bob: worn",
+    )
+    known = status(Phase.QUARANTINED, 4).model_copy(update={"orders": standing_orders(told)})
+    again = incident_state(record(known), Policy()).orders
+    assert again.pause is not None
+    assert again.pause.model_copy(update={"reminded": 3}) == told.pause
+    assert again.model_copy(update={"applied": ("c-1",), "pause": told.pause}) == told
+    earlier = known.model_copy(update={"incident": DEVICE.incident_id("1")})
+    assert incident_state(record(earlier), Policy()).orders == Orders()
+
+
+def test_hardware_that_a_run_learned_is_known_to_the_next() -> None:
+    """Else a card that was swapped in between would pass as the one that failed."""
+    learned = status(Phase.QUARANTINED, 4).model_copy(update={"hardware_id": "GPU-1"})
+    assert incident_state(record(learned), Policy()).hardware_id == "GPU-1"
+    assert incident_state(record(learned, hardware_id="GPU-0"), Policy()).hardware_id == "GPU-0"
+    earlier = learned.model_copy(update={"incident": DEVICE.incident_id("1")})
+    assert incident_state(record(earlier), Policy()).hardware_id == "unknown"
+
+
+def test_orders_in_a_record_are_bounded_and_tamed() -> None:
+    """They come from people, also by a signal that nobody has asked who it is."""
+    pause = Pause(actor="x" * 200, reason="line\nend " * 100, since=datetime(2026, 1, 10, tzinfo=UTC))
+    kept = standing_orders(Orders(pause=pause)).pause
+    assert kept is not None
+    assert (len(kept.by), len(kept.reason), "\n" in kept.reason) == (200, 400, False)

@@ -18,13 +18,14 @@ from sickbay.model.command import Command, CommandVerb, Halt, Hindrance, Outcome
 from sickbay.model.device import UNKNOWN_HARDWARE
 from sickbay.model.incident import IncidentState, ProbeStage, ReleaseStage, Trial, User, UserState, Verdict
 from sickbay.model.observation import Health
-from sickbay.model.record import Phase
+from sickbay.model.record import Disowning, Phase
 from sickbay.policy import progress, proving
+from sickbay.policy.business import after_business
 from sickbay.policy.commanding import after_go, halted, obey
 from sickbay.policy.ladder import next_step
 from sickbay.policy.restraint import settle
 from sickbay.policy.steps import Step, Verb
-from tests.builders import NOW, UUID, incident, observation, reading, seconds, user
+from tests.builders import NOW, UUID, incident, observation, policy, reading, seconds, user
 
 OFTEN: Final = 0.3
 """Chance that something bad happens where it may."""
@@ -51,9 +52,13 @@ class Story:
         self.probed = False
         self.soaked = False
         self.soaked_since: datetime | None = None
+        self.checked = False
+        self.answers = [chance.choice(list(Verdict)) for _ in range(chance.randint(0, 3))]
         self.bad = False
         self.sticky = False
         self.released_proved: bool | None = None
+        self.word: Disowning | None = None
+        self.disowned = False
         self.last: Step | None = None
         self.users: list[User] = [user(may_move=_either(chance))] if _either(chance) else []
 
@@ -86,6 +91,9 @@ class Story:
         if _either(self.chance):
             self.command()
             return
+        if self.chance.randint(0, 9) == 0:
+            self.give_up()
+            return
         health = self.chance.choice(list(Health))
         lost = _either(self.chance) and bool(self.fences)
         if lost:
@@ -102,6 +110,14 @@ class Story:
         self.state, answer = obey(self.state, given, self.now, verified=_either(self.chance))
         assert (self.state.fence_number, self.state.release) == (before.fence_number, before.release)
         assert answer.outcome is not Outcome.ALREADY_APPLIED or self.state == before
+
+    def give_up(self) -> None:
+        """Let a person who may give the device up, or take that back; the leader mostly tells that there is a word."""
+        word = Disowning(by="eve", reason="needed", incident=self.state.target.incident)
+        self.word = word if self.word is None else None
+        if _either(self.chance):
+            told = c.Observed(health=self.state.severity, disowned=True)
+            self.state = progress.heard(self.state, told, self.now)
 
     def hindered(self) -> bool:
         """Let the installation be paused, or the node be marked, right before a step that cannot be undone."""
@@ -140,7 +156,9 @@ class Story:
             admitted=admitted,
             hardware_id=UNKNOWN_HARDWARE if gone else UUID,
             canary=None if ended is Verdict.PASS else c.ProbeVerdict(verdict=ended),
+            disowned=self.word,
         )
+        self.disowned = self.word is not None
         if soaking:
             self.soak(well=health is Health.HEALTHY and not gone, ended=ended, written=bool(written))
         self.state = progress.after_read(self.state, read, self.now)
@@ -155,10 +173,16 @@ class Story:
             self.soaked_since = self.now
         since = self.soaked_since
         self.soaked = since is not None and self.now - since >= self.state.policy.soak.time
+        self.checked &= self.soaked
+
+    @property
+    def proved(self) -> bool:
+        """Whether the device may come back, by what this world has seen alone."""
+        return self.probed and self.soaked and (self.checked or not self.state.policy.business.wanted)
 
     def lose(self) -> None:
         """Forget what was proved."""
-        self.probed = self.soaked = False
+        self.probed = self.soaked = self.checked = False
         self.soaked_since = None
 
     def do_fence(self, _: Step) -> None:
@@ -226,16 +250,33 @@ class Story:
         """Remove it."""
         self.state = proving.after_probe_stopped(self.state, self.now)
 
+    def do_check_business(self, _: Step) -> None:
+        """Ask Prometheus; its first answers are any, also in a kind world: few stories come so far in another."""
+        assert self.state.policy.business.wanted
+        assert self.probed
+        assert self.soaked, "asked of a device that has not soaked"
+        verdict = self.answers.pop() if self.answers else Verdict.PASS
+        if verdict is Verdict.FAIL:
+            self.lose()
+        self.checked = verdict is Verdict.PASS
+        self.state = after_business(self.state, c.BusinessVerdict(verdict=verdict), self.now)
+
     def do_ramp(self, _: Step) -> None:
         """Let in who opted in, or find the fence gone."""
-        assert self.probed
-        assert self.soaked
+        assert self.proved
         lost = self.state.fence_number not in self.fences
         self.state = proving.after_ramped(self.state, c.Fenced(uid=self.state.fence_uid, lost=lost), self.now)
 
     def do_open_release(self, _: Step) -> None:
         """Remember on what ground the release began."""
-        self.released_proved = self.probed and self.soaked
+        self.released_proved = self.proved
+        self.check_given_up()
+
+    def check_given_up(self) -> None:
+        """Nothing is given up but by the word of the last reading, and nothing of ours runs on it then."""
+        if self.state.outcome is Phase.DISOWNED:
+            assert self.disowned
+            assert self.state.probe is ProbeStage.NONE
 
     def do_unlatch(self, step: Step) -> None:
         """Take the finalizer off."""
@@ -245,9 +286,10 @@ class Story:
 
     def do_delete_fence(self, step: Step) -> None:
         """Delete the fence."""
-        assert self.state.orders.pause is None
+        assert self.state.orders.pause is None or self.disowned
         if self.hindered():
             return
+        self.check_given_up()
         self.fences.discard(self.state.fence_number)
         self.state = proving.after_release_step(self.state, step.verb)
 
@@ -257,6 +299,8 @@ class Story:
 
     def do_close(self, _: Step) -> None:
         """Close the record."""
+        if self.state.release is ReleaseStage.NONE:  # else the fence is gone: too late to take the word back
+            self.check_given_up()
         self.state = self.state.model_copy(update={"closed": True})
 
     def do_wait(self, step: Step) -> None:
@@ -272,7 +316,9 @@ def _either(chance: Random) -> bool:
 
 def tell(chance: Random) -> None:
     """Tell one story and check its end."""
-    story = Story(chance, admitted=_either(chance), severity=chance.choice(list(Health)[1:]))
+    asks = {"business": {"prometheus": "http://p", "query": "up", "min": 1.0}} if _either(chance) else {}
+    facts = {"admitted": _either(chance), "severity": chance.choice(list(Health)[1:])}
+    story = Story(chance, policy=policy(**asks), **facts)
     for _ in range(chance.randint(0, 60)):
         if story.turn():
             break
@@ -286,7 +332,7 @@ def tell(chance: Random) -> None:
     else:
         raise AssertionError(f"still {story.last} after {LONGEST} steps")
     outcome = story.state.outcome
-    assert outcome in {Phase.RELEASED, Phase.CLEARED}
+    assert outcome in {Phase.RELEASED, Phase.CLEARED, Phase.DISOWNED}
     assert story.fences == set()
     if outcome is Phase.RELEASED:
         assert story.released_proved
@@ -316,7 +362,7 @@ def tell_all(stories: int) -> None:
 @settings(max_examples=200, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_no_story_goes_wrong(chance: Random) -> None:
-    """No device is released unproved, none is left fenced by an ended incident, and every kind world ends the story.
+    """No device comes back unproved but by who may, none is left fenced at the end, every kind world ends the story.
 
     These are few, and of what goes wrong the shortest is shown.
     """

@@ -64,7 +64,8 @@ class StandIn:
     @workflow.signal(name=OBSERVE_SIGNAL)
     def observe(self, observed: Observed) -> None:
         """Note it."""
-        self._told.append(f"{'fence lost ' * observed.fence_lost}{observed.health} x{observed.count}")
+        urgent = "fence lost " * observed.fence_lost + "given up " * observed.disowned
+        self._told.append(f"{urgent}{observed.health} x{observed.count}")
 
     @workflow.signal(name=ADMITTED_SIGNAL)
     def admitted(self, admitted: Admitted) -> None:

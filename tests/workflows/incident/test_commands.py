@@ -80,15 +80,15 @@ async def test_a_paused_week_costs_few_events(time_skipping: WorkflowEnvironment
         after = len((await handle.fetch_history()).events)
         assert after - before < 7 * 100
         assert (world.done[c.Activity.EVICT_USER], world.fences) == (0, {1})
-        pause = world.statuses[-1].pause
+        pause = world.statuses[-1].orders.pause
         assert pause is not None
-        assert pause.actor == "ann"
+        assert pause.by == "ann"
         assert world.statuses[-1].ask is not None
         well(world)
         assert (await give(handle, CommandVerb.RESUME)).outcome is Outcome.APPLIED
         report = await handle.result()
     assert report.outcome is Phase.RELEASED
-    assert world.statuses[-1].pause is None
+    assert world.statuses[-1].orders.pause is None
     assert len(lines(report, "still paused")) >= 6
 
 

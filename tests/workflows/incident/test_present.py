@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from sickbay.model.business import Checking
 from sickbay.model.incident import IncidentState, TimelineEntry, UserState, Verdict
 from sickbay.model.observation import Health
 from sickbay.model.policy import Policy
@@ -135,3 +136,15 @@ def test_details_stay_small() -> None:
         timeline=story(*((i, Phase.QUARANTINED, "t" * 4000) for i in range(40))),
     )
     assert len(shown(state, "m" * 4000).encode()) < 10_000
+
+
+def test_the_business_check_is_shown_where_there_is_one() -> None:
+    """With its last answer, which is the server's word and tamed."""
+    assert "business check" not in shown(incident())
+    asks = policy(business={"prometheus": "http://p:9090", "query": "up", "min": 1.0})
+    assert "| business check | not asked yet |" in shown(incident(policy=asks))
+    checking = Checking(asked_at=NOW, cause="QueryRefused", note=HOSTILE)
+    table = shown(incident(policy=asks, checking=checking))
+    assert "| business check | QueryRefused; " in table
+    assert "<img" not in table
+    assert " at 2026-01-10 10:00:00Z |" in table

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -430,3 +431,18 @@ async def test_a_step_that_fails_for_good_is_tried_once_a_minute(time_skipping: 
         report = await handle.result()
     assert report.outcome is Phase.RELEASED
     assert world.statuses[-1].ask is None
+
+
+async def test_the_expiry_is_said_with_the_phase(time_skipping: WorkflowEnvironment) -> None:
+    """From the first word of the quarantine to the last, and not a write more than there are phases and numbers."""
+    world = World()
+    world.health = None
+    async with working(time_skipping, world):
+        handle = await begin(time_skipping)
+        began = await time_skipping.get_current_time()
+        await handle.result()
+    said = [(status.phase, status.expires_at) for status in world.statuses]
+    assert {phase for phase, at in said if at is None} == {Phase.RAMPING, Phase.RELEASING}
+    for phase, at in said:
+        assert at is None or timedelta(0) <= began + timedelta(days=7) - at < timedelta(minutes=1), phase
+    assert len(said) <= len({phase for phase, _ in said}) + 3

@@ -18,6 +18,7 @@ from sickbay.model import contracts as c
 from sickbay.model.command import Halt
 from sickbay.model.incident import Trial, User, UserState, Verdict
 from sickbay.model.observation import Health, SourceRef
+from sickbay.model.record import Disowning
 from tests.builders import UUID, observation, reading
 
 CANARY = SourceRef(kind="Pod", namespace="sickbay-probe", name="canary", uid="canary-1")
@@ -32,9 +33,11 @@ class World:
         users: pods that hold the device.
         verdicts: of the probes to come; the last one repeats.
         loads: of the canaries to come, likewise.
+        answers: of Prometheus to come, likewise.
         soaking: what the canary's own entry says while it soaks, and how the canary itself does.
         sent: the trials that were sent, in order.
         halt: what keeps the incident from what cannot be undone.
+        word: who gives the device up, as its record says.
         fences: numbers of the fences that stand.
         done: how often each verb was carried out.
         on: per activity, something to happen when it is called, before it acts.
@@ -48,12 +51,14 @@ class World:
         self.users: tuple[User, ...] = ()
         self.verdicts = [Verdict.PASS]
         self.loads = [Verdict.PASS]
+        self.answers = [Verdict.PASS]
         self.soaking: tuple[Health | None, Verdict | None] = (Health.HEALTHY, None)
         self.sent: list[Trial] = []
         self.hardware = UUID
         self.fences: set[int] = set()
         self.superseded = False
         self.halt: Halt | None = None
+        self.word: Disowning | None = None
         self.closed: c.CloseRecord | None = None
         self.statuses: list[c.WriteStatus] = []
         self.done: Counter[str] = Counter()
@@ -97,6 +102,7 @@ class World:
             lease_version=str(self.lease),
             admitted=self.admitted,
             hardware_id=self.hardware,
+            disowned=self.word,
         )
 
     @activity.defn(name=c.Activity.WRITE_STATUS)
@@ -176,6 +182,13 @@ class World:
         """Stop it."""
         self._called(c.Activity.STOP_PROBE)
         return c.Done()
+
+    @activity.defn(name=c.Activity.CHECK_BUSINESS)
+    async def check_business(self, _: c.CheckBusiness) -> c.BusinessVerdict:
+        """Give the next answer of Prometheus."""
+        self._called(c.Activity.CHECK_BUSINESS)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        return c.BusinessVerdict(verdict=answer, cause="Told", message="0.5, good is at least 1")
 
     @activity.defn(name=c.Activity.RAMP_FENCE)
     async def ramp_fence(self, step: c.RampFence) -> c.Fenced:

@@ -97,6 +97,7 @@ ASKING: Final = record(
     "gpu-1",
     status={
         "phase": "NeedsOperator",
+        "expiresAt": iso(NOW + timedelta(days=7)),
         "conditions": [
             {
                 "type": "NeedsOperator",

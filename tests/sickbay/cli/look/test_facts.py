@@ -12,11 +12,12 @@ from sickbay.cli.look import facts, timeline
 from sickbay.cli.look.subject import find
 from sickbay.cli.look.table import Printer
 from sickbay.cli.look.told import Told
+from sickbay.model.business import Checking
 from sickbay.model.incident import IncidentReport, TimelineEntry, User, UserState
 from sickbay.model.record import Phase
 from tests.builders import NOW, incident, policy, target
 from tests.sickbay.cli.look.golden import golden
-from tests.sickbay.cli.look.sights import ENDED, LATER, WARD, key, record, rule, sight
+from tests.sickbay.cli.look.sights import ENDED, LATER, WARD, iso, key, record, rule, sight
 
 STORY = (
     TimelineEntry(at=NOW, phase=Phase.QUARANTINED, text="keeps new allocations off the device"),
@@ -70,6 +71,19 @@ def test_a_described_incident_is_this() -> None:
     said = "\n".join(facts.lay_out(facts.incident(subject.record, RUNNING))) + "\n"
     said = said.replace(policy().digest, "…")
     assert said == golden("describe-incident", said)
+
+
+def test_a_described_incident_says_what_prometheus_said() -> None:
+    """Where the policy has a business check."""
+    asks = policy(business={"prometheus": "http://p:9090", "query": "up", "min": 1.0})
+    subject = find(WARD, "gpu-0")
+    assert subject.record is not None
+    said = []
+    for checking in (Checking(), Checking(asked_at=NOW, cause="NoData", note="no series")):
+        state = incident(target=target(key("gpu-0")), policy=asks, checking=checking)
+        lines = facts.lay_out(facts.incident(subject.record, Told(state=state)))
+        said += [line.partition("Business check")[2].strip() for line in lines if line.startswith("Business check")]
+    assert said == ["not asked yet", "NoData: no series at 2026-01-10 10:00:00Z"]
 
 
 def test_a_described_past_incident_is_of_itself() -> None:
@@ -152,3 +166,17 @@ def test_the_record_alone_tells_a_shorter_story() -> None:
         rows = timeline.rows(timeline.of_record(subject.record))
         said = "\n".join(Printer(timeline.COLUMNS).table(rows)) + "\n"
         assert said == golden(f"events-{name}", said)
+
+
+def test_who_gave_a_device_up_is_told() -> None:
+    """While its incident runs, and ever after."""
+    word = {"sickbay.dev/disowned-by": "eve", "sickbay.dev/disown-reason": "needed"}
+    given_up = record("gpu-0")
+    given_up["metadata"]["annotations"] = word | {"sickbay.dev/disown-incident": given_up["spec"]["incident"]}
+    seen = find(sight([given_up], [rule("gpu-0")], "gpu-0"), "gpu-0")
+    lines = facts.lay_out(facts.explanation(seen, None, Told(), LATER))
+    assert "Given up     by eve: needed" in lines
+    past = {"incident": "incident/x", "outcome": "Disowned", "openedAt": iso(NOW), "closedAt": iso(NOW), "by": "eve"}
+    ended = record("gpu-0", status={"phase": "Disowned", "history": [past | {"why": "needed"}]})
+    text = "\n".join(facts.lay_out(facts.explanation(find(sight([ended]), "gpu-0"), None, Told(), LATER)))
+    assert "Disowned (Reported)  incident/x by eve: needed" in text
