@@ -66,7 +66,7 @@ class Books:
 
     async def until(self, holds: Callable[[], bool]) -> None:
         """Wait until something holds of them."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(90):
             while not holds():
                 self._changed.clear()
                 await self._changed.wait()
