@@ -17,6 +17,7 @@ from datetime import timedelta
 from typing import Any, Final, NoReturn
 
 import structlog
+import uvloop
 
 from sickbay.errors import SickbayError
 
@@ -47,7 +48,9 @@ def serve(main: Main, grace: timedelta) -> int:
     """
     gc.freeze()  # what is loaded by now stays for good, and need not be looked through
     gc.set_threshold(*GARBAGE)
-    return asyncio.run(_serve(main, grace + MARGIN))
+    # With TLS in every connection a loop in C saves a tenth of this process's CPU time in a burst.
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_serve(main, grace + MARGIN))
 
 
 async def _serve(main: Main, bound: timedelta) -> int:

@@ -11,11 +11,13 @@ What a person approved by name is admitted whatever the numbers, and says so.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final
 
 from sickbay.model.device import DeviceKey
@@ -81,7 +83,7 @@ class Ruling:
 
 def allowed(guard: Guard, published: int) -> int:
     """Count the devices of a pool of this size that may be fenced at once; exact, rounded down."""
-    share = math.floor(Fraction(str(guard.share)) * published)
+    share = math.floor(_exact(guard.share) * published)
     return min(guard.ceiling, max(guard.floor, share))
 
 
@@ -89,7 +91,8 @@ def rule(candidates: Iterable[Candidate], fleet: Fleet, policy: Policy, now: dat
     """Rule on all candidates together, in the order in which they are served: worst first, then oldest."""
     fenced = Counter(fleet.fenced)
     since = now - RATE_WINDOW
-    recent = sorted(at for at in fleet.admitted_at if at > since)
+    recent = sorted(fleet.admitted_at)
+    del recent[: bisect_right(recent, since)]
     rulings = []
     for candidate in sorted(candidates, key=_order):
         ruling = _rule_one(candidate, fleet, fenced[candidate.device.driver], recent, policy, now)
@@ -137,6 +140,12 @@ def _rule_one(
         seconds = f"{math.ceil((free_at - now).total_seconds())} s" if free_at else "another policy"
         return held("RateFull", f"{numbers}; waits {seconds} for the rate, or for a person", free_at)
     return Ruling(device, AdmissionState.ADMITTED, BY_GUARD, "Admitted", numbers)
+
+
+@lru_cache
+def _exact(share: float) -> Fraction:
+    """Read a share as it is written: 0.01 is a hundredth."""
+    return Fraction(str(share))
 
 
 def _order(candidate: Candidate) -> tuple[bool, int, datetime, str]:

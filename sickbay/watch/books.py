@@ -115,6 +115,10 @@ class Books:
         if change.new.undecodable:
             self._mark(name, readable=False, why="not an object of its type")
             return
+        known = self._records.get(name)
+        meta = change.new.object.metadata
+        if known is not None and (known.uid, known.resource_version) == (meta.uid, meta.resource_version):
+            return  # most events tell of our own doing, and decoding them is dear
         try:
             record = record_wire.decode(change.new.object)
         except Undecodable as error:

@@ -56,8 +56,7 @@ class Ledger:
 
     def ask(self, candidates: Iterable[Candidate], now: datetime) -> tuple[Ruling, ...]:
         """Have the guard rule, and count what it admits from here on; whoever holds a promise is told it again."""
-        while self._admitted_at and self._admitted_at[0] <= now - RATE_WINDOW:
-            self._admitted_at.popleft()
+        self._forget_before(now - RATE_WINDOW)
         candidates = list(candidates)
         asking = [c for c in candidates if c.device not in self._promised]
         again = tuple(self._promised[c.device][0] for c in candidates if c.device in self._promised)
@@ -73,10 +72,9 @@ class Ledger:
 
     def has_room(self, driver: str, now: datetime) -> bool:
         """Say whether one more device of a pool could be admitted now, whoever it is."""
+        self._forget_before(now - RATE_WINDOW)
         fleet, guard = self._fleet(), self._policy.guard
-        since = now - RATE_WINDOW
-        recent = sum(at > since for at in self._admitted_at)
-        if fleet.published is None or recent >= guard.per_minute:
+        if fleet.published is None or len(self._admitted_at) >= guard.per_minute:
             return False
         return fleet.fenced.get(driver, 0) < allowed(guard, fleet.published.get(driver, 0))
 
@@ -96,6 +94,10 @@ class Ledger:
         promise = self._promised.pop(device, None)
         if promise is not None and promise[1] in self._admitted_at:
             self._admitted_at.remove(promise[1])
+
+    def _forget_before(self, since: datetime) -> None:
+        while self._admitted_at and self._admitted_at[0] <= since:
+            self._admitted_at.popleft()
 
     def _fleet(self) -> Fleet:
         return Fleet(self._fenced(), self._published(), self._admitted_at)

@@ -67,7 +67,7 @@ class WaitingRoom:
         """Rule on a device at once; where there is room, those who wait are asked with it, in their order."""
         now = self._now()
         others = []
-        if self._ledger.has_room(candidate.device.driver, now):
+        if self._directory.books.waiting and self._ledger.has_room(candidate.device.driver, now):
             others = [c for c in self._candidates() if c.device != candidate.device]
         rulings = self._ledger.ask([candidate, *others], now)
         self._spread(r for r in rulings if r.device != candidate.device)
