@@ -189,6 +189,7 @@ class IncidentState(Payload):
         checking: where its business check is.
         ramped_at: since when the fence lets in those who have opted in.
         verdict_cause: of the last trial's verdict; ``""`` if it was cut short.
+        removing_since: since when the trial that is judged has been on its way out.
         probed_version: resourceVersion of the pod of the last probe that was judged.
         overruled: what was still said of the device when its probe was sent; a pass outvotes it.
         outcome: the end that is worked towards: Released, or Cleared where nothing bad was ever read live.
@@ -255,6 +256,7 @@ class IncidentState(Payload):
     ramped_at: datetime | None = None
     probe_number: int = 0
     probe_sent_at: datetime | None = None
+    removing_since: datetime | None = None
     attempts: int = 0
     inconclusive: int = 0
     refused: int = 0

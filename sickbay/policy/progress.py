@@ -61,12 +61,14 @@ def enter(state: IncidentState, step: Step, now: datetime) -> IncidentState:
     if step.verb is Verb.CLOSE and state.outcome is None:
         return state.model_copy(update={**changes, "outcome": step.phase})
     if not changes:
-        return _scheduled(state, step)
-    return _scheduled(state.model_copy(update={**changes, "unsaid": True}), step)
+        return _scheduled(state, step, now)
+    return _scheduled(state.model_copy(update={**changes, "unsaid": True}), step, now)
 
 
-def _scheduled(state: IncidentState, step: Step) -> IncidentState:
-    """Fix the time of the first probe when the rest before it begins."""
+def _scheduled(state: IncidentState, step: Step, now: datetime) -> IncidentState:
+    """Fix the time of the first probe when the rest before it begins, and since when a trial is being removed."""
+    if step.verb is Verb.STOP_PROBE and state.removing_since is None:
+        return state.model_copy(update={"removing_since": now})
     if step.rests and state.next_probe_at is None:
         return state.model_copy(update={"next_probe_at": step.recheck_at})
     return state
