@@ -192,6 +192,7 @@ class IncidentState(Payload):
         removing_since: since when the trial that is judged has been on its way out.
         probed_version: resourceVersion of the pod of the last probe that was judged.
         overruled: what was still said of the device when its probe was sent; a pass outvotes it.
+        deleting: the request that deletes the fence is under way; whether it did is known when it is answered.
         outcome: the end that is worked towards: Released, or Cleared where nothing bad was ever read live.
         fence_allotted: fence ``fence_number`` is this incident's; otherwise it is an earlier one and the next is taken.
         fenced_at: since when that fence has been seen standing; None = it has to be made sure of.
@@ -268,6 +269,7 @@ class IncidentState(Payload):
     overruled: tuple[Observation, ...] = ()
 
     release: ReleaseStage = ReleaseStage.NONE
+    deleting: bool = False
     release_number: int = 0
     outcome: Phase | None = None
     closed: bool = False

@@ -66,7 +66,9 @@ def enter(state: IncidentState, step: Step, now: datetime) -> IncidentState:
 
 
 def _scheduled(state: IncidentState, step: Step, now: datetime) -> IncidentState:
-    """Fix the time of the first probe when the rest before it begins, and since when a trial is being removed."""
+    """Note what begins: the rest before the first probe, the removal of a trial, the deletion of the fence."""
+    if step.verb is Verb.DELETE_FENCE:
+        return state.model_copy(update={"deleting": True})
     if step.verb is Verb.STOP_PROBE and state.removing_since is None:
         return state.model_copy(update={"removing_since": now})
     if step.rests and state.next_probe_at is None:
@@ -274,7 +276,7 @@ def after_evicted(state: IncidentState, evicted: Evicted, now: datetime) -> Inci
 def failed(state: IncidentState, activity: str, reason: str, remedy: str, now: datetime) -> IncidentState:
     """Note a step that failed for good in its time, or an error of our own: a person is told, the fence stays."""
     fault = Ask(reason=reason, remedy=remedy, since=now)
-    return state.model_copy(update={"fault": fault, "faulty": activity, "retrying": False})
+    return state.model_copy(update={"fault": fault, "faulty": activity, "retrying": False, "deleting": False})
 
 
 def worked(state: IncidentState, activity: Activity) -> IncidentState:

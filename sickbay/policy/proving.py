@@ -207,7 +207,7 @@ def after_release_step(state: IncidentState, verb: Verb) -> IncidentState:
         Verb.DELETE_FENCE: ReleaseStage.DELETED,
         Verb.AWAIT_FENCE_GONE: ReleaseStage.GONE,
     }
-    return state.model_copy(update={"release": stages[verb]})
+    return state.model_copy(update={"release": stages[verb], "deleting": False})
 
 
 def _refused_pause(state: IncidentState) -> timedelta:
