@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -174,6 +174,16 @@ def test_a_pause_calls_a_release_back(stage: ReleaseStage) -> None:
     settled = settle(state, NOW)
     assert (settled.release, settled.outcome, settled.verdict) == (ReleaseStage.NONE, None, None)
     assert next_step(settled.model_copy(update={"reread": False}), NOW).verb is Verb.FENCE
+
+
+def test_the_end_of_a_pause_is_told_in_utc() -> None:
+    """Wherever who gave it is: the letter behind it says so."""
+    east = (NOW + HOUR).astimezone(timezone(timedelta(hours=5)))
+    state, _ = told(quarantined(), CommandVerb.PAUSE, until=east)
+    rests = next_step(state.model_copy(update={"reread": False}), NOW)
+    assert f"until {NOW + HOUR:%Y-%m-%d %H:%M:%SZ}" in rests.message
+    with pytest.raises(ValueError, match="too far away"):
+        command(CommandVerb.PAUSE, until="9999-12-31T23:59:59-12:00")
 
 
 @pytest.mark.parametrize("verb", [CommandVerb.PAUSE, CommandVerb.EXTEND_QUARANTINE, CommandVerb.RETIRE])
