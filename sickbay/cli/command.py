@@ -109,6 +109,10 @@ async def give(gateway: Gateway, temporal: Temporal, command: Command, target: s
         closed = record.status.closed
         when = f" at {closed.at:%Y-%m-%d %H:%M:%SZ}" if closed else ""
         raise errors.UsageError(f"already closed: {incident} ended as {record.status.phase}{when}")
+    if (word := record.disowned) is not None:
+        raise errors.UsageError(
+            f"{word.by} has given the device up ({word.reason}): {incident} takes no order any more"
+        )
     command = command.model_copy(update={"actor": await actor(gateway)})
     if command.verb is CommandVerb.APPROVE:
         if not record.admitted:

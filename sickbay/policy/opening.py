@@ -220,7 +220,8 @@ def incident_state(record: Record, policy: Policy) -> IncidentState:
     the device and outlive incidents. ``verified`` is kept only from this very incident: a new one reads for itself.
     """
     spec, status = record.spec, record.status
-    verified = status.verified and status.incident == spec.incident
+    same = status.incident == spec.incident
+    verified = status.verified and same
     counters = status.counters
     return IncidentState(
         target=target_of(record),
@@ -237,8 +238,8 @@ def incident_state(record: Record, policy: Policy) -> IncidentState:
         bad_since=spec.first_bad_at if verified else None,
         fence_number=max(counters.fence, spec.first_fence - 1),
         fence_allotted=fence_allotted(record),
-        # A probe of an earlier run may still be there: it is removed before the next is sent.
-        probe=ProbeStage.JUDGED if counters.probe and status.incident == spec.incident else ProbeStage.NONE,
+        # A probe of an earlier run, or of an incident that did not end by itself, may still be there.
+        probe=ProbeStage.JUDGED if counters.probe and (same or spec.reason is Reason.ORPHAN) else ProbeStage.NONE,
         trial=Trial.CANARY if status.phase in {Phase.CANARY, Phase.SOAKING} else Trial.PROBE,
         flaps=_flaps(record, policy),
         probe_number=counters.probe,

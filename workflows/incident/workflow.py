@@ -54,6 +54,7 @@ class DeviceIncident:
         # Apart from what the watcher says: a command is answered at once, a word only after what is under way.
         self._orders = Inbox(workflow.info().run_id)
         self._ordered = False
+        self._owed = False
         self._waiting: Waiting | None = None
 
     @workflow.run
@@ -158,8 +159,13 @@ class DeviceIncident:
         self._state = progress.enter(self._state, step, now)
         self._present(step)
         unspeakable = self._state.fault is not None and self._state.fault.reason == UNSPEAKABLE
-        if self._state.unsaid and step.verb not in SILENT and not (unspeakable and step.verb is Verb.WAIT):
+        # Whoever gave an order was told that it holds: only in the record does it outlive a Terminate.
+        silent = step.verb in SILENT and not (self._owed and step.verb is Verb.READ)
+        if self._state.unsaid and not silent and not (unspeakable and step.verb is Verb.WAIT):
+            self._owed = False
             await self._act(Step(verb=Verb.WRITE, phase=step.phase, reason="Say", message=f"says {step.phase}"))
+            if self._ordered:  # what was written does not tell of an order that came meanwhile
+                self._state = self._state.model_copy(update={"unsaid": True})
         elif step.verb.waits:
             await self._stand_by(step)
         elif step.verb is not Verb.OPEN_RELEASE:
@@ -199,6 +205,7 @@ class DeviceIncident:
 
     def _take_words(self) -> None:
         self._take_orders()
+        self._owed = self._owed or self._ordered
         self._ordered = False
         while self._inbox:
             word = self._inbox.take()

@@ -12,6 +12,7 @@ from k8s.records import Records
 from sickbay import errors
 from sickbay.cli import main
 from sickbay.cli.command import give
+from sickbay.cli.disown import give_up
 from sickbay.cli.finding import end_of, the_record
 from sickbay.model.command import Command, CommandVerb
 from sickbay.model.device import DeviceKey
@@ -156,6 +157,16 @@ async def test_a_closed_incident_takes_no_command(sickbay: Installation) -> None
         with pytest.raises(errors.UsageError, match=r"already closed: .* ended as Released at 2026-01-10 10:00:00Z"):
             await say(sickbay, BREAK_GLASS, verb, over.name)
     assert await Records(sickbay.gateway).get(over.name) == over
+
+
+async def test_a_device_that_was_given_up_takes_no_command(sickbay: Installation) -> None:
+    """Its incident may not have read so yet, and would promise that the fence stays."""
+    held = await opened(sickbay)
+    async with sickbay.as_user("eve", BREAK_GLASS) as eve:
+        await give_up(eve, held.name, None, "needed")
+    for verb in CommandVerb:
+        with pytest.raises(errors.UsageError, match=r"eve has given the device up \(needed\)"):
+            await say(sickbay, BREAK_GLASS, verb, held.name)
 
 
 async def test_a_temporal_that_is_away(sickbay: Installation) -> None:

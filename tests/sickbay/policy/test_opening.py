@@ -9,7 +9,7 @@ import pytest
 from sickbay.model.command import Orders, Pause
 from sickbay.model.device import DeviceKey
 from sickbay.model.incident import ProbeStage
-from sickbay.model.observation import Health
+from sickbay.model.observation import Health, Reason
 from sickbay.model.policy import Policy
 from sickbay.model.record import (
     Admission,
@@ -94,6 +94,13 @@ def test_probe_of_an_earlier_run_is_removed_first() -> None:
     assert incident_state(record(status(Phase.PROBING, 4)), Policy()).probe is ProbeStage.JUDGED
     earlier = status(Phase.RELEASED, 3, incident=DEVICE.incident_id("1"))
     assert incident_state(record(earlier), Policy()).probe is ProbeStage.NONE
+
+
+def test_a_trial_that_an_ended_incident_left_is_removed_first() -> None:
+    """A fence that stood alone may be of an incident whose record was closed by hand, with its canary on the device."""
+    earlier = status(Phase.RELEASED, 3, incident=DEVICE.incident_id("1"))
+    orphan = incident_state(record(earlier, reason=Reason.ORPHAN), Policy())
+    assert orphan.probe is ProbeStage.JUDGED
 
 
 def test_orders_outlive_a_terminated_run() -> None:

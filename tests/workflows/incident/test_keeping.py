@@ -95,3 +95,18 @@ async def test_a_retirement_is_not_forgotten(dev_server: WorkflowEnvironment) ->
         report: IncidentReport = await asyncio.wait_for(handle.result(), 60)
     assert (report.outcome, world.fences, world.sent) == (Phase.RETIRED, {1}, [])
     assert world.statuses[-1].orders.retiring == "ann: firmware"
+
+
+async def test_an_order_is_in_the_record_before_the_device_is_read(dev_server: WorkflowEnvironment) -> None:
+    """Whoever gave it was told that it holds, and whoever terminates the run the next moment takes nothing back."""
+    world, found = stuck(), []
+    async with working(dev_server, world):
+        handle = await begin(dev_server, policy=quick())
+        await world.until(lambda: world.done[c.Activity.AWAIT_USERS] > 0)
+        world.on[c.Activity.READ_DEVICE] = lambda: found.append(world.statuses[-1].orders.kept_until)
+        await give(
+            handle, CommandVerb.EXTEND_QUARANTINE, until=await dev_server.get_current_time() + timedelta(hours=1)
+        )
+        await world.until(lambda: bool(found))
+        await handle.terminate()
+    assert found[0] is not None
