@@ -27,7 +27,7 @@ RUNBOOK: Final = "docs/incident.md of Sickbay's repository"
 
 def details(state: IncidentState, step: Step, now: datetime) -> str:
     """Say in Markdown where the incident stands, what it waits for and until when, and what happened so far."""
-    check = "" if step.recheck_at is None else f" (next check {_clock(step.recheck_at)})"
+    check = "" if step.recheck_at is None else f" (looks again by {_clock(step.recheck_at)})"
     return "\n".join(
         (
             f"## {state.phase}: {_safe(step.message)}{check}",

@@ -32,9 +32,9 @@ def story(*entries: tuple[float, Phase, str]) -> tuple[TimelineEntry, ...]:
 
 
 def test_the_first_line_says_where_it_stands_why_and_until_when() -> None:
-    """Phase, what is waited for, and the time of the next check."""
+    """Phase, what is waited for, and by when the incident looks again."""
     first = shown(incident(phase=Phase.RECOVERING)).splitlines()[0]
-    assert first == "## Recovering: waits for a probe (next check 2026-01-10 10:02:30Z)"
+    assert first == "## Recovering: waits for a probe (looks again by 2026-01-10 10:02:30Z)"
 
 
 def test_phases_with_since_when_and_for_how_long() -> None:

@@ -24,7 +24,7 @@ STORY = (
     TimelineEntry(at=NOW + timedelta(seconds=3), phase=Phase.EVACUATING, text="moves team/train-0 (Job train)"),
 )
 RUNNING = Told(
-    headline="Evacuating: waits for team/train-0 to run elsewhere (next check 2026-01-10 10:14:00Z)",
+    headline="Evacuating: waits for team/train-0 to run elsewhere (looks again by 2026-01-10 10:14:00Z)",
     state=incident(
         target=target(key("gpu-0")),
         users=(
