@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from k8s.control import Control
 from k8s.fences import Fence
+from sickbay.cli.look import pausing
 from sickbay.cli.look.entry import Entry
 from sickbay.cli.look.rows import FENCED, IN_SERVICE, RETIRED, TAINTED
 from sickbay.cli.look.subject import Subject
@@ -193,10 +194,8 @@ def _waits(entry: Entry, record: Record, told: Told) -> str:
 
 def _pause(control: Control | None, now: datetime) -> Iterator[Fact]:
     if control is not None and control.paused_at(now):
-        until = f"until {clock(control.until)}" if control.until else "until somebody resumes"
-        yield Fact(
-            "Paused", (tamed(f"the whole installation, by {control.who or 'nobody named'}, {until}: {control.why}"),)
-        )
+        who, end = control.who or "nobody named", pausing.until(control)
+        yield Fact("Paused", (tamed(f"the whole installation, by {who}, {end}: {control.why}"),))
 
 
 def _admission(record: Record) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from k8s.control import ControlMap
 from k8s.fences import Fences
 from k8s.lab.lab import Lab
 from k8s.lab.nodes.fleet import NodeShape
@@ -87,6 +88,24 @@ async def test_without_temporal_the_cluster_explains(patient: Patient) -> None:
     assert "Said         Unhealthy (Reported): Xid 79\n" in told.out
     assert f"Fence        DeviceTaintRule {patient.record.name}-1, sickbay.dev/quarantine:NoSchedule\n" in told.out
     assert "Temporal     Temporal at 127.0.0.1:9" in told.out
+
+
+async def test_a_pause_of_the_installation_is_told_beside_what_there_is(
+    patient: Patient, sickbay: Installation
+) -> None:
+    """On stderr, so that scripts read the same rows; an open incident's explanation has it as a fact."""
+    control, told = ControlMap(sickbay.gateway), "paused by ann until somebody resumes: new incidents wait\n"
+    await control.pause(who="ann", why="firmware")
+    try:
+        assert (await patient("get", "devices")).error == told
+        assert (await patient("get", "incidents", "--node", "none")).error == f"{told}No incidents found.\n"
+        assert (await patient("explain", f"{patient.record.spec.node}/gpu-0")).error == told
+        open_one = await patient("explain", patient.device)
+        assert "Paused       the whole installation, by ann, until somebody resumes: firmware\n" in open_one.out
+        assert told not in open_one.error
+    finally:
+        await control.resume()
+    assert (await patient("get", "devices")).error == ""
 
 
 async def test_what_is_described_is_the_record(patient: Patient) -> None:
