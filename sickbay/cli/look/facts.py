@@ -75,7 +75,7 @@ def incident(record: Record, told: Told) -> Iterator[Fact]:
     """Say what else is known of a device's current incident."""
     spec, state = record.spec, told.state
     yield Fact("Hardware", (tamed(record.hardware_id),))
-    yield Fact("Policy", (_policy(record, state),))
+    yield Fact("Policy", _one(_policy(record, state)))
     yield Fact(
         "Sources", tuple(f"{s.kind} {_named(s.namespace, s.name)} at {s.resource_version}" for s in spec.sources)
     )
@@ -228,7 +228,9 @@ def _past(past: PastIncident) -> str:
 
 
 def _policy(record: Record, state: IncidentState | None) -> str:
-    return f"{state.policy.mode}, content {state.policy.digest}" if state else f"content {record.spec.policy_hash}"
+    if state is not None:
+        return f"{state.policy.mode}, content {state.policy.digest}"
+    return f"content {record.spec.policy_hash}" if record.spec.policy_hash else ""
 
 
 def _reading(state: IncidentState) -> str:

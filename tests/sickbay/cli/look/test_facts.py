@@ -86,6 +86,16 @@ def test_a_described_incident_says_what_prometheus_said() -> None:
     assert said == ["not asked yet", "NoData: no series at 2026-01-10 10:00:00Z"]
 
 
+@pytest.mark.parametrize(("digest", "told"), [("70c0bb3b1275", ["content 70c0bb3b1275"]), ("", [])])
+def test_the_policy_of_an_ended_incident_is_told_where_the_record_names_it(digest: str, told: list[str]) -> None:
+    """A record that a person made names none."""
+    seen = sight([record("gpu-0", spec={"policyHash": digest})], [], "gpu-0")
+    of = find(seen, "gpu-0").record
+    assert of is not None
+    lines = facts.lay_out(facts.incident(of, Told()))
+    assert [line.removeprefix("Policy").strip() for line in lines if line.startswith("Policy")] == told
+
+
 def test_a_described_past_incident_is_of_itself() -> None:
     """Nothing of the device's last incident is told as if it were of that one."""
     name = key("gpu-2").incident_id("40")
