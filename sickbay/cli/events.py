@@ -13,7 +13,7 @@ from sickbay.cli.look import timeline
 from sickbay.cli.look.case import Case, gather
 from sickbay.cli.look.options import complete_names, output_option
 from sickbay.cli.look.table import Output, Printer
-from sickbay.model.incident import TimelineEntry
+from sickbay.cli.look.timeline import Line
 from sickbay.settings import Settings
 
 POLL: Final = 1.0
@@ -46,7 +46,7 @@ async def _list(settings: Settings, name: str, printer: Printer) -> None:
 
 
 async def _watch(settings: Settings, name: str, printer: Printer) -> None:
-    last: TimelineEntry | None = None
+    last: Line | None = None
     while True:
         case = await gather(settings, name)
         if case.told.problem and last is not None:
@@ -63,9 +63,11 @@ async def _watch(settings: Settings, name: str, printer: Printer) -> None:
         await asyncio.sleep(POLL)
 
 
-def _story(case: Case, name: str) -> list[TimelineEntry]:
+def _story(case: Case, name: str) -> list[Line]:
     record = case.subject.record
     if record is None:
         raise errors.SickbayError(f"{name!r} has no incident; see sickbay get incidents --all")
     past = case.subject.past(name)
-    return list(case.told.timeline) or (timeline.of_past(past) if past else timeline.of_record(record))
+    if case.told.timeline:
+        return timeline.of_incident(case.told.timeline)
+    return timeline.of_past(past) if past else timeline.of_record(record)

@@ -178,6 +178,17 @@ def test_the_record_alone_tells_a_shorter_story() -> None:
         assert said == golden(f"events-{name}", said)
 
 
+def test_a_condition_is_told_without_the_phase_it_came_in() -> None:
+    """The record knows the present phase alone; as JSON the key is left out."""
+    subject = find(WARD, "gpu-1")
+    assert subject.record is not None
+    (row,) = (row for row in timeline.rows(timeline.of_record(subject.record)) if "ProbeCannotRun" in row.cells[2])
+    assert row.cells[1] == ""
+    assert "phase" not in row.data
+    (told,) = timeline.rows(timeline.of_incident(STORY[1:]))
+    assert told.data["phase"] == "Evacuating"
+
+
 def test_who_gave_a_device_up_is_told() -> None:
     """While its incident runs, and ever after."""
     word = {"sickbay.dev/disowned-by": "eve", "sickbay.dev/disown-reason": "needed"}
