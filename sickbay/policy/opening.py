@@ -158,23 +158,28 @@ def admission_of(state: AdmissionState, by: str, numbers: str, now: datetime) ->
     return Admission(state=state, by=by, numbers=numbers, at=now)
 
 
-def orphaned(device: DeviceKey, fence: SourceRef, fence_version: str) -> Decision:
+def orphaned(device: DeviceKey, fence: SourceRef, fence_version: str, *, swapped: bool = False) -> Decision:
     """Decide for a fence of ours that no open incident answers for: it gets one, and is never just deleted.
 
     Args:
         device: that it fences.
         fence: the rule, named as source.
         fence_version: its resourceVersion, which names the incident.
+        swapped: it stands as it should, before a retired device, in whose slot other hardware is now.
     """
+    reason = Reason.SWAPPED if swapped else Reason.ORPHAN
+    message = f"fence {fence.name} stood without an open incident"
+    if swapped:
+        message = "other hardware is in the slot of a retired device"
     finding = Observation(
         device=device,
         source=fence,
         resource_version=fence_version,
         health=Health.UNHEALTHY,
-        reason=Reason.ORPHAN,
-        message=f"fence {fence.name} stood without an open incident",
+        reason=reason,
+        message=message,
     )
-    return Decision(Action.OPEN, "Orphan", finding.message, finding=finding, sources=(finding,))
+    return Decision(Action.OPEN, str(reason), finding.message, finding=finding, sources=(finding,))
 
 
 def _sources(observations: Iterable[Observation]) -> tuple[RecordSource, ...]:

@@ -45,12 +45,15 @@ class Orphans:
         self._grace = grace.total_seconds()
         self._since: dict[DeviceKey, float] = {}
 
-    async def look(self, device: DeviceKey, *, hurry: bool = False) -> Decision | timedelta | None:
+    async def look(
+        self, device: DeviceKey, *, hurry: bool = False, swapped: bool = False
+    ) -> Decision | timedelta | None:
         """Look at a device that has no open incident.
 
         Args:
             device: the device.
             hurry: it is about to get one: find out at once.
+            swapped: it is retired and other hardware is in its slot: its fence has no incident by right, and gets one.
 
         Returns:
             A decision to open one, when to look again, or None when nothing of ours stands before the device.
@@ -65,11 +68,12 @@ class Orphans:
         if fence is None:
             self._forget(device)
             return None
-        self._alerts.begin(Alert.ORPHAN_FENCE, str(device), fence=fence.name, incident=fence.incident)
+        if not swapped:
+            self._alerts.begin(Alert.ORPHAN_FENCE, str(device), fence=fence.name, incident=fence.incident)
         if self._policy.mode is Mode.OBSERVE:
             return None
         source = SourceRef(kind="DeviceTaintRule", name=fence.name, uid=fence.uid)
-        return orphaned(device, source, fence.resource_version)
+        return orphaned(device, source, fence.resource_version, swapped=swapped)
 
     def _forget(self, device: DeviceKey) -> None:
         self._since.pop(device, None)

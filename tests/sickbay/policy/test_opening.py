@@ -9,7 +9,7 @@ import pytest
 from sickbay.model.command import Orders, Pause
 from sickbay.model.device import DeviceKey
 from sickbay.model.incident import ProbeStage
-from sickbay.model.observation import Health
+from sickbay.model.observation import Health, Reason, SourceRef
 from sickbay.model.policy import Policy
 from sickbay.model.record import (
     Admission,
@@ -22,7 +22,7 @@ from sickbay.model.record import (
     RecordStatus,
 )
 from sickbay.policy.keeping import standing_orders
-from sickbay.policy.opening import incident_state
+from sickbay.policy.opening import incident_state, orphaned
 
 DEVICE = DeviceKey(cluster="c", driver="gpu.example.com", pool="node-1", device="gpu-0")
 
@@ -130,3 +130,18 @@ def test_orders_in_a_record_are_bounded_and_tamed() -> None:
     kept = standing_orders(Orders(pause=pause)).pause
     assert kept is not None
     assert (len(kept.by), len(kept.reason), "\n" in kept.reason) == (200, 400, False)
+
+
+@pytest.mark.parametrize(
+    ("swapped", "reason", "message"),
+    [
+        (False, Reason.ORPHAN, "fence f stood without an open incident"),
+        (True, Reason.SWAPPED, "other hardware is in the slot of a retired device"),
+    ],
+)
+def test_a_fence_without_an_incident_says_why_it_gets_one(*, swapped: bool, reason: Reason, message: str) -> None:
+    """That of a retired device has none by right, until other hardware is in its slot."""
+    decision = orphaned(DEVICE, SourceRef(kind="DeviceTaintRule", name="f", uid="u"), "12", swapped=swapped)
+    assert decision.finding is not None
+    assert (decision.reason, decision.finding.reason, decision.message) == (reason, reason, message)
+    assert decision.finding.health is Health.UNHEALTHY
