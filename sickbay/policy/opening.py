@@ -153,6 +153,11 @@ def run_again(before: Record, run: int, term: int, namespace_id: str) -> RecordS
     return before.spec.model_copy(update={"run": run, "term": term, "namespace_id": namespace_id})
 
 
+def ran_before(record: Record) -> bool:
+    """Say whether a run of the record's incident is known: a record that a person makes names one that never ran."""
+    return record.spec.run > 1 or record.status.incident == record.spec.incident
+
+
 def admission_of(state: AdmissionState, by: str, numbers: str, now: datetime) -> Admission:
     """Write the guard's word down."""
     return Admission(state=state, by=by, numbers=numbers, at=now)

@@ -22,7 +22,7 @@ from sickbay.model.record import (
     RecordStatus,
 )
 from sickbay.policy.keeping import standing_orders
-from sickbay.policy.opening import incident_state, orphaned
+from sickbay.policy.opening import incident_state, orphaned, ran_before
 
 DEVICE = DeviceKey(cluster="c", driver="gpu.example.com", pool="node-1", device="gpu-0")
 
@@ -145,3 +145,12 @@ def test_a_fence_without_an_incident_says_why_it_gets_one(*, swapped: bool, reas
     assert decision.finding is not None
     assert (decision.reason, decision.finding.reason, decision.message) == (reason, reason, message)
     assert decision.finding.health is Health.UNHEALTHY
+
+
+@pytest.mark.parametrize(
+    ("run", "told", "before"),
+    [(1, "", False), (1, DEVICE.incident_id("9"), False), (1, DEVICE.incident_id("10"), True), (2, "", True)],
+)
+def test_an_incident_ran_before_if_it_wrote_or_has_a_later_run(run: int, told: str, *, before: bool) -> None:
+    """One that a person's record names, and that is only to start, is no restart."""
+    assert ran_before(record(RecordStatus(incident=told), run=run)) is before
