@@ -174,9 +174,15 @@ async def test_a_watch_prints_what_changes(patient: Patient, sickbay: Installati
 
 async def test_names_are_completed_from_the_cluster(patient: Patient) -> None:
     """A shell, and kubectl, offer what there is."""
-    line = {"COMP_WORDS": f"sickbay explain {patient.record.name[:12]}", "COMP_CWORD": "2"}
-    shown = await run(environment={**patient.environment, **line, "_SICKBAY_COMPLETE": "bash_complete"})
-    assert f"plain,{patient.record.name}" in shown.out.splitlines()
+    node = patient.record.spec.node
+    for words, offered in (
+        (patient.record.name[:12], [patient.record.name]),
+        (f"{node}/", [f"{node}/gpu-0", f"{node}/gpu-1"]),
+        (f"{node} gpu", ["gpu-0", "gpu-1"]),
+    ):
+        line = {"COMP_WORDS": f"sickbay explain {words}", "COMP_CWORD": str(1 + len(words.split()))}
+        shown = await run(environment={**patient.environment, **line, "_SICKBAY_COMPLETE": "bash_complete"})
+        assert shown.out.splitlines() == [f"plain,{name}" for name in offered]
     code = (
         "import sys; sys.argv[1:] = ['get', 'dq', 'sickbay-']; from sickbay.cli.completion import for_kubectl as f; f()"
     )
