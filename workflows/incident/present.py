@@ -9,6 +9,7 @@ from typing import Final
 
 from sickbay.model.base import UNTRUSTED_LENGTH, format_duration, format_time, tamed
 from sickbay.model.incident import IncidentReport, IncidentState, User
+from sickbay.model.observation import Reason
 from sickbay.model.record import Phase
 from sickbay.model.trace import trace_id
 from sickbay.policy.steps import Step
@@ -76,7 +77,7 @@ def _facts(state: IncidentState) -> Iterator[str]:
         "device": f"`{state.target.device}`",
         "hardware": _safe(state.hardware_id),
         "node": _safe(state.node),
-        "said": f"{state.severity} ({state.reason}) {_safe(state.message)}",
+        **_said(state),
         "read live": f"{state.health or 'nobody reports'}{_at(state.read_at)}{_flips(state)}",
         "admission": _safe(state.admission_numbers) or ("admitted" if state.admitted else "not yet"),
         "fence": _fence(state),
@@ -91,6 +92,12 @@ def _facts(state: IncidentState) -> Iterator[str]:
         "run": str(state.target.run),
     }
     return (f"| {name} | {value} |" for name, value in facts.items())
+
+
+def _said(state: IncidentState) -> dict[str, str]:
+    if state.reason is Reason.PERSON:  # nothing was said of the device
+        return {"taken out": f"by a person: {_safe(state.message)}"}
+    return {"said": f"{state.severity} ({state.reason}) {_safe(state.message)}"}
 
 
 def _evidence(state: IncidentState) -> Iterator[str]:

@@ -17,6 +17,7 @@ from sickbay.cli.look.told import Told
 from sickbay.model.base import tamed
 from sickbay.model.device import UNKNOWN_HARDWARE
 from sickbay.model.incident import IncidentState, User
+from sickbay.model.observation import Reason
 from sickbay.model.record import AdmissionState, Condition, PastIncident, Phase, Record
 
 REMEDY_LENGTH: Final = 400
@@ -57,7 +58,7 @@ def explanation(subject: Subject, control: Control | None, told: Told, now: date
     if record is not None and entry is not None:
         facts += [
             Fact("Fence", tuple(map(_fence, entry.fences)) or ("none",)),
-            Fact("Conditions", tuple(map(_condition, record.status.conditions))),
+            Fact("Conditions", tuple(_condition(c) for c in record.status.conditions if c.status != "False")),
             Fact("History", tuple(_past(past) for past in reversed(record.status.history))),
             Fact("Quarantine", (entry.name,)),
             Fact("Incident", (f"{record.spec.incident}, run {record.spec.run}",)),
@@ -110,7 +111,7 @@ def quarantine(entry: Entry) -> Iterator[Fact]:
     yield Fact("Node", _one(spec.node))
     yield Fact("Hardware", (tamed(record.hardware_id),))
     yield Fact("Phase", (entry.phase,))
-    yield Fact("Said", (_said(record),))
+    yield _said(record)
     yield Fact("First bad", (clock(spec.first_bad_at),))
     yield Fact(
         "Sources", tuple(f"{s.kind} {_named(s.namespace, s.name)} at {s.resource_version}" for s in spec.sources)
@@ -141,8 +142,8 @@ def _reported(told: Told) -> Iterator[Fact]:
 
 def _open(entry: Entry, record: Record, told: Told, now: datetime) -> Iterator[Fact]:
     spec, asks = record.spec, entry.asks
-    yield Fact("Since", (f"{clock(spec.first_bad_at)} ({age(spec.first_bad_at, now)} ago)",))
-    yield Fact("Said", (_said(record),))
+    yield Fact("First bad", (f"{clock(spec.first_bad_at)} ({age(spec.first_bad_at, now)} ago)",))
+    yield _said(record)
     yield Fact("Waits for", _one(_waits(entry, record, told)))
     if asks is not None:
         yield Fact("Asks", (f"a person ({asks.reason}): {tamed(asks.message, REMEDY_LENGTH)}",))
@@ -206,9 +207,13 @@ def _admission(record: Record) -> str:
     return f"{admission.state}{by}{at}{numbers}"
 
 
-def _said(record: Record) -> str:
+def _said(record: Record) -> Fact:
+    """Say what was said of the device, or who took it out of service though nothing was."""
     spec = record.spec
-    return f"{spec.severity} ({spec.reason}){f': {tamed(spec.message)}' if spec.message else ''}"
+    why = f": {tamed(spec.message)}" if spec.message else ""
+    if spec.reason is Reason.PERSON:
+        return Fact("Taken out", (f"by {tamed(spec.actor) or 'a person'}{why}",))
+    return Fact("Said", (f"{spec.severity} ({spec.reason}){why}",))
 
 
 def _fence(fence: Fence) -> str:

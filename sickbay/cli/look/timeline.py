@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from sickbay.cli.look.table import Columns, Row, clock
 from sickbay.model.base import tamed
 from sickbay.model.incident import TimelineEntry
+from sickbay.model.observation import Reason
 from sickbay.model.record import Admission, AdmissionState, PastIncident, Phase, Record
 
 COLUMNS: Final = Columns(("TIME", "PHASE", "WHAT"))
@@ -61,7 +62,10 @@ def _row(number: int, line: Line) -> Row:
 
 def _known(record: Record) -> Iterator[Line]:
     spec, status = record.spec, record.status
-    yield _line(spec.first_bad_at, Phase.SUSPECT, f"first bad word: {spec.severity} ({spec.reason}) {spec.message}")
+    first = f"first bad word: {spec.severity} ({spec.reason}) {spec.message}"
+    if spec.reason is Reason.PERSON:
+        first = f"taken out by {spec.actor or 'a person'}: {spec.message}"
+    yield _line(spec.first_bad_at, Phase.SUSPECT, first)
     if spec.admission.at is not None and spec.admission.state is not AdmissionState.NONE:
         yield _line(spec.admission.at, _entered(spec.admission), _admitted(spec.admission))
     if status.incident != spec.incident:

@@ -129,6 +129,32 @@ def test_a_held_incident_says_whom_it_waits_for() -> None:
     assert "Admission    Held by guard: 6 of 12 fenced, 6 allowed" in lines
 
 
+def test_what_a_person_took_out_is_told_as_such() -> None:
+    """Nothing was reported; without a name it was a person all the same."""
+    for actor, by in (("ann", "ann"), ("", "a person")):
+        spec = {"reason": "Person", "message": "fan noise", "actor": actor}
+        subject = find(sight([record("gpu-0", spec=spec)], [], "gpu-0"), "gpu-0")
+        assert subject.record is not None
+        lines = facts.lay_out(facts.explanation(subject, None, Told(), LATER))
+        assert f"Taken out    by {by}: fan noise" in lines
+        assert not any("(Person)" in line for line in lines)
+        assert timeline.of_record(subject.record)[0].text == f"taken out by {by}: fan noise"
+
+
+def test_conditions_that_do_not_hold_explain_nothing() -> None:
+    """They are in the description of the record alone."""
+    conditions = [
+        {"type": "NeedsOperator", "status": "False", "reason": "Resolved"},
+        {"type": "WantsAdmission", "status": "True", "reason": "Held"},
+    ]
+    subject = find(sight([record("gpu-0", status={"conditions": conditions})], [], "gpu-0"), "gpu-0")
+    assert subject.entry is not None
+    explained_ = "\n".join(facts.lay_out(facts.explanation(subject, None, Told(), LATER)))
+    assert "Conditions   WantsAdmission=True Held" in explained_
+    assert "NeedsOperator" not in explained_
+    assert "NeedsOperator=False Resolved" in "\n".join(facts.lay_out(facts.quarantine(subject.entry)))
+
+
 @pytest.mark.parametrize(("effect", "state"), [("NoSchedule", "Tainted"), ("None", "InService")])
 def test_a_device_that_came_back_and_is_kept_by_others_is_not_in_service(effect: str, state: str) -> None:
     """Its incident has ended well all the same, and who keeps it is named."""
