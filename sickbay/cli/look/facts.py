@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from k8s.control import Control
 from k8s.fences import Fence
 from sickbay.cli.look import pausing
-from sickbay.cli.look.entry import Entry
+from sickbay.cli.look.entry import APPROVE, Entry
 from sickbay.cli.look.rows import FENCED, IN_SERVICE, RETIRED, TAINTED
 from sickbay.cli.look.subject import Subject
 from sickbay.cli.look.table import age, clock
@@ -186,7 +186,7 @@ def _rest(entry: Entry, record: Record, now: datetime, *, kept: bool) -> str:
 
 def _waits(entry: Entry, record: Record, told: Told) -> str:
     """Say what the record alone knows of it; the headline says more when there is one."""
-    if told.headline:
+    if told.headline or (entry.asks is not None and entry.asks.reason == APPROVE):
         return ""
     if entry.phase == Phase.HELD or record.spec.admission.state is AdmissionState.HELD:
         return "the guard, which admits it when there is room, or a person's approval"

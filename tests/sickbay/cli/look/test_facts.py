@@ -127,6 +127,10 @@ def test_a_held_incident_says_whom_it_waits_for() -> None:
     lines = facts.lay_out(facts.explanation(find(sight([held], [], "gpu-0"), "gpu-0"), None, Told(), LATER))
     assert "Waits for    the guard, which admits it when there is room, or a person's approval" in lines
     assert "Admission    Held by guard: 6 of 12 fenced, 6 allowed" in lines
+    held["spec"]["admission"]["numbers"] = "6 of 12 fenced, 6 allowed; mode approve waits for a person"
+    lines = facts.lay_out(facts.explanation(find(sight([held], [], "gpu-0"), "gpu-0"), None, Told(), LATER))
+    assert f"Asks         a person (Approve): sickbay approve {key('gpu-0').record_name} lets it act" in lines
+    assert not any(line.startswith("Waits for") for line in lines)
 
 
 def test_what_a_person_took_out_is_told_as_such() -> None:
