@@ -62,6 +62,8 @@ async def load(*, kubeconfig: str | None, context: str | None, connections: int)
             settings.refresh_api_key_hook = _Refresh(loader)  # type: ignore[assignment]  # inferred from its None
         else:
             where = f"no {where}, and no service account"
+            if "KUBERNETES_SERVICE_HOST" not in os.environ:
+                raise ConfigException("this is no pod of a cluster")
             kube_config.load_incluster_config(  # type: ignore[no-untyped-call]  # the client has no types
                 client_configuration=settings
             )
@@ -91,7 +93,7 @@ def _why(error: Exception) -> str:
     """Say in one line what is wrong; what Python says of a value of another type helps nobody."""
     if isinstance(error, (TypeError, KeyError, AttributeError)):
         return "a part of it is missing or of another type than a kubeconfig's"
-    return " ".join(str(error).split())
+    return " ".join(str(error).split()).rstrip(".")
 
 
 @contextmanager
