@@ -60,12 +60,16 @@ def report(findings: list[Finding], output: Output) -> list[str]:
         if finding.remedy:
             lines.append(f"{'':<{width + 13}}remedy: {finding.remedy}")
     counts = Counter(finding.severity for finding in findings)
-    return [*lines, f"{counts[Severity.ERROR]} errors, {counts[Severity.WARNING]} warnings"]
+    return [*lines, ", ".join(_counted(counts[severity], severity) for severity in (Severity.ERROR, Severity.WARNING))]
 
 
 async def _examine(settings: Settings) -> list[Finding]:
     async with await Gateway.connect(kubeconfig=settings.kubeconfig, context=settings.context) as gateway:
         return await examine(Scene(gateway, temporal_of(settings), _policy(settings), utc_now))
+
+
+def _counted(count: int, severity: Severity) -> str:
+    return f"{count} {severity}{'' if count == 1 else 's'}"
 
 
 def _line(text: str) -> str:
