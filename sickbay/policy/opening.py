@@ -163,19 +163,20 @@ def admission_of(state: AdmissionState, by: str, numbers: str, now: datetime) ->
     return Admission(state=state, by=by, numbers=numbers, at=now)
 
 
-def orphaned(device: DeviceKey, fence: SourceRef, fence_version: str, *, swapped: bool = False) -> Decision:
+def orphaned(device: DeviceKey, fence: SourceRef, fence_version: str, *, swapped: Record | None = None) -> Decision:
     """Decide for a fence of ours that no open incident answers for: it gets one, and is never just deleted.
 
     Args:
         device: that it fences.
         fence: the rule, named as source.
         fence_version: its resourceVersion, which names the incident.
-        swapped: it stands as it should, before a retired device, in whose slot other hardware is now.
+        swapped: the record of the retired device before which it stands as it should, until other hardware is in its
+            slot, which it is now: on the same node, whoever reports on it or not.
     """
-    reason = Reason.SWAPPED if swapped else Reason.ORPHAN
-    message = f"fence {fence.name} stood without an open incident"
-    if swapped:
-        message = "other hardware is in the slot of a retired device"
+    reason, message, node = Reason.ORPHAN, f"fence {fence.name} stood without an open incident", ""
+    if swapped is not None:
+        reason, message = Reason.SWAPPED, "other hardware is in the slot of a retired device"
+        node = swapped.spec.node
     finding = Observation(
         device=device,
         source=fence,
@@ -183,6 +184,7 @@ def orphaned(device: DeviceKey, fence: SourceRef, fence_version: str, *, swapped
         health=Health.UNHEALTHY,
         reason=reason,
         message=message,
+        node=node,
     )
     return Decision(Action.OPEN, str(reason), finding.message, finding=finding, sources=(finding,))
 

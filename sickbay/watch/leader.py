@@ -116,16 +116,18 @@ class Leader:
 
     async def _consider(self, device: DeviceKey, before: Record | None) -> timedelta | None:
         """Open an incident if there is reason to."""
-        swapped = before is not None and before.retired
+        swapped = None
         if before is None or not before.retired:
             self._retired.forget(device)
-        elif not self._retired.replaced(before):
+        elif self._retired.replaced(before):
+            swapped = before
+        else:
             return RETIRED
         decision, admission = self._decide(device, before), None
         orphan = await self._orphans.look(device, hurry=decision.action is Action.OPEN, swapped=swapped)
         if isinstance(orphan, Decision):
             # What stands already takes no new place; what is said of the device, if it is as bad, says more.
-            by = BY_SWAP if swapped else BY_ORPHAN
+            by = BY_ORPHAN if swapped is None else BY_SWAP
             admission = admission_of(AdmissionState.ADMITTED, by, "its fence stood already", self._now())
             decision = decision if decision.severity is Health.UNHEALTHY else orphan
         elif decision.action is not Action.OPEN:

@@ -133,18 +133,20 @@ def test_orders_in_a_record_are_bounded_and_tamed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("swapped", "reason", "message"),
+    ("swapped", "reason", "message", "node"),
     [
-        (False, Reason.ORPHAN, "fence f stood without an open incident"),
-        (True, Reason.SWAPPED, "other hardware is in the slot of a retired device"),
+        (None, Reason.ORPHAN, "fence f stood without an open incident", ""),
+        (record(node="n"), Reason.SWAPPED, "other hardware is in the slot of a retired device", "n"),
     ],
 )
-def test_a_fence_without_an_incident_says_why_it_gets_one(*, swapped: bool, reason: Reason, message: str) -> None:
+def test_a_fence_without_an_incident_says_why_it_gets_one(
+    swapped: Record | None, reason: Reason, message: str, node: str
+) -> None:
     """That of a retired device has none by right, until other hardware is in its slot."""
     decision = orphaned(DEVICE, SourceRef(kind="DeviceTaintRule", name="f", uid="u"), "12", swapped=swapped)
     assert decision.finding is not None
     assert (decision.reason, decision.finding.reason, decision.message) == (reason, reason, message)
-    assert decision.finding.health is Health.UNHEALTHY
+    assert (decision.finding.health, decision.finding.node) == (Health.UNHEALTHY, node)
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,7 @@ async def test_a_retired_device_comes_back_as_other_hardware(
         assert again.spec.hardware_id == "GPU-new"
         assert again.spec.reason in {Reason.SWAPPED, Reason.REPORTED}
         assert again.spec.admission.by == "swap"
+        assert again.spec.node == record.spec.node != ""
         assert not watcher.tells(Alert.ORPHAN_FENCE, str(device))
         assert fence.uid in {f.uid for f in await house.fences.list(device)}
 
