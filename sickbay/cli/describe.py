@@ -23,7 +23,7 @@ from sickbay.settings import Settings
 
 
 @click.command(epilog="Exit status 1 if nothing has that name.")
-@click.argument("kind", type=KindType(Kind.INCIDENTS, Kind.QUARANTINES), metavar="incident|quarantine")
+@click.argument("kind", type=KindType(Kind.INCIDENTS, Kind.QUARANTINES, one=True), metavar="incident|quarantine")
 @click.argument("name", shell_complete=complete_names)
 @shared.settings_options("kubeconfig", "context", *shared.TEMPORAL, *shared.LOG)
 def describe(*, kind: Kind, name: str, **flags: Any) -> None:

@@ -129,6 +129,7 @@ async def test_events_fall_back_to_the_record(patient: Patient) -> None:
         (["get", "incidents", "nobody"], 1, "no incidents of the name 'nobody'; see sickbay get incidents"),
         (["explain", "nobody"], 1, "nothing is named 'nobody'; see sickbay get devices, sickbay get quarantines"),
         (["get", "pods"], 2, "'pods' is none of incidents, devices, quarantines"),
+        (["describe", "device", "gpu-0"], 2, "'device' is none of incident, quarantine; sickbay explain NAME tells"),
         (["get", "devices", "--phase", "odd"], 2, "'odd' is not one of"),
         (["get", "devices", "-o", "xml"], 2, "'xml' is not one of 'table', 'wide', 'json', 'yaml', 'name'"),
         (["get", "devices", "--kubeconfig", "none"], 2, "none"),
