@@ -88,12 +88,14 @@ class Entry:
         """What a person is asked now; the word that a held incident waits for is asked by no condition."""
         if self.record is None or self.closed:
             return None
-        admission = self.record.spec.admission
-        if waits_for_a_person(admission):
-            message = f"sickbay approve {self.name} lets it act"
-            return Condition(type=NEEDS_OPERATOR, reason=APPROVE, message=message, last_transition_time=admission.at)
         condition = self.record.status.condition(NEEDS_OPERATOR)
-        return condition if condition is not None and condition.status == "True" else None
+        if condition is not None and condition.status == "True":
+            return condition
+        admission = self.record.spec.admission
+        if not waits_for_a_person(admission):
+            return None
+        message = f"sickbay approve {self.name} lets it act"
+        return Condition(type=NEEDS_OPERATOR, reason=APPROVE, message=message, last_transition_time=admission.at)
 
     @property
     def spellings(self) -> frozenset[str]:

@@ -67,10 +67,13 @@ def test_a_name_that_names_nothing_is_told() -> None:
     ],
 )
 def test_an_incident_that_waits_for_a_persons_word_asks_for_it(numbers: str, asks: str) -> None:
-    """As the guard wrote it; where room comes by itself nobody has to do anything."""
+    """As the guard wrote it; where room comes by itself nobody has to do anything. Its own question comes first."""
     held = record("gpu-0", spec={"admission": {"state": "Held", "by": "guard", "numbers": numbers}})
     (row,) = rows(Kind.INCIDENTS, sight([held]), Wanted(), LATER)
     assert row.cells[5] == asks
+    held["status"]["conditions"] = [{"type": "NeedsOperator", "status": "True", "reason": "UnknownTooLong"}]
+    (row,) = rows(Kind.INCIDENTS, sight([held]), Wanted(), LATER)
+    assert row.cells[5] == "UnknownTooLong"
     admitted = record("gpu-0", spec={"admission": {"state": "Admitted", "by": "ann", "numbers": numbers}})
     (row,) = rows(Kind.INCIDENTS, sight([admitted]), Wanted(), LATER)
     assert row.cells[5] == ""
