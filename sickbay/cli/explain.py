@@ -9,6 +9,7 @@ import click
 
 from k8s.clock import utc_now
 from sickbay.cli import shared
+from sickbay.cli.acting import acting_options
 from sickbay.cli.look.case import gather
 from sickbay.cli.look.facts import explanation, lay_out
 from sickbay.cli.look.options import complete_names
@@ -16,6 +17,7 @@ from sickbay.cli.look.options import complete_names
 
 @click.command(epilog="Exit status 1 if nothing has that name.")
 @click.argument("names", nargs=-1, required=True, metavar="DEVICE|NAME", shell_complete=complete_names)
+@acting_options
 @shared.settings_options("kubeconfig", "context", *shared.TEMPORAL, *shared.LOG)
 def explain(*, names: tuple[str, ...], **flags: Any) -> None:
     """Say why a device is where it is: phase, what it waits for and until when, numbers, fence, history.

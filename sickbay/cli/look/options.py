@@ -35,4 +35,4 @@ def complete_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> l
     """Offer what there is in the cluster; nothing if it does not answer at once."""
     from sickbay.cli.look.complete import names  # noqa: PLC0415 - only a shell that completes waits for it
 
-    return [CompletionItem(name) for name in names(ctx.params) if name.startswith(incomplete)]
+    return [CompletionItem(name) for name in names(ctx.params, ctx.meta) if name.startswith(incomplete)]
