@@ -20,11 +20,13 @@ import yaml
 from k8s.configmaps import NAMESPACE
 from k8s.control import CONTROL, ControlMap
 from k8s.gateway import JSON_PATCH, MERGE_PATCH
+from k8s.lab.control import DEFAULT_NAME
 from k8s.lab.lab import Lab
 from k8s.lab.nodes.fleet import DRIVER, NodeShape
 from k8s.owners import Owners, facts_of
 from k8s.records import Records
 from k8s.resources import CONFIGMAPS, DEVICEQUARANTINES, JOBS, RESOURCECLAIMTEMPLATES
+from sickbay.cli.lab import POLICY
 from sickbay.model.policy import Mode
 from sickbay.model.record import Condition, Phase, RecordStatus
 from sickbay.policy.evacuation import may_move
@@ -189,6 +191,14 @@ def test_an_image_is_made_of_our_packages_and_nothing_that_lies_beside(tmp_path:
         names = wheel.namelist()
     assert {name.partition("/")[0] for name in names} >= set(PACKAGES)
     assert [name for name in names if name.endswith("/licenses/LICENSE")]
+
+
+def test_the_readme_says_what_a_lab_prints() -> None:
+    """Name and policy of the lab that `sickbay lab up` starts."""
+    page = text("README.md")
+    assert f"\nsickbay install --cluster {DEFAULT_NAME} " in page
+    assert f"[{POLICY}]({POLICY})" in page
+    assert (ROOT / POLICY).is_file()
 
 
 def test_the_commands_of_the_readme_exist() -> None:
