@@ -9,6 +9,7 @@ import click
 
 from sickbay import errors
 from sickbay.cli import shared
+from sickbay.cli.acting import acting_options
 from sickbay.cli.look import timeline
 from sickbay.cli.look.case import Case, gather
 from sickbay.cli.look.options import complete_names, output_option
@@ -24,6 +25,7 @@ POLL: Final = 1.0
 @click.argument("name", shell_complete=complete_names)
 @output_option(Output.TABLE, Output.JSON, Output.YAML)
 @click.option("-w", "--watch", is_flag=True, help="Go on until the incident ends, or Ctrl-C.")
+@acting_options
 @shared.settings_options("kubeconfig", "context", *shared.TEMPORAL, *shared.LOG)
 def events(*, name: str, output: Output, watch: bool, **flags: Any) -> None:
     """Tell what happened in an incident, oldest first.

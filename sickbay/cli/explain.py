@@ -9,6 +9,7 @@ import click
 
 from k8s.clock import utc_now
 from sickbay.cli import shared
+from sickbay.cli.acting import acting_options
 from sickbay.cli.look import pausing
 from sickbay.cli.look.case import gather
 from sickbay.cli.look.facts import explanation, lay_out
@@ -17,6 +18,7 @@ from sickbay.cli.look.options import complete_devices
 
 @click.command(epilog="Exit status 1 if nothing has that name.")
 @click.argument("names", nargs=-1, required=True, metavar="DEVICE|NAME", shell_complete=complete_devices)
+@acting_options
 @shared.settings_options("kubeconfig", "context", *shared.TEMPORAL, *shared.LOG)
 def explain(*, names: tuple[str, ...], **flags: Any) -> None:
     """Say why a device is where it is: phase, what it waits for and until when, numbers, fence, history.

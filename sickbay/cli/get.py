@@ -14,6 +14,7 @@ from k8s.control import Control
 from k8s.sights import Sight
 from sickbay import errors
 from sickbay.cli import shared
+from sickbay.cli.acting import acting_options
 from sickbay.cli.look import pausing
 from sickbay.cli.look.door import reader
 from sickbay.cli.look.entry import OPENING, UNREADABLE
@@ -44,6 +45,7 @@ _PHASES: Final = (*map(str, Phase), OPENING, UNREADABLE, IN_SERVICE, TAINTED, FE
 @click.option("--node", default="", help="Only what is on this node.")
 @click.option("--driver", default="", help="Only devices of this driver.")
 @click.option("--no-headers", is_flag=True, help="A table without headings.")
+@acting_options
 @shared.settings_options("kubeconfig", "context", *shared.LOG)
 def get(
     *,

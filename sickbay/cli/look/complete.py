@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from k8s.gateway import Gateway
 from k8s.sights import Sight, look
 from sickbay import errors
+from sickbay.cli.acting import connect_by
 from sickbay.cli.look.entry import entries
 from sickbay.cli.look.kinds import Kind
 
@@ -16,15 +16,16 @@ PATIENCE: Final = 2.0
 """Seconds that somebody who pressed Tab waits at most."""
 
 
-def names(parameters: Mapping[str, Any], *, published: bool = False) -> list[str]:
+def names(parameters: Mapping[str, Any], meta: Mapping[str, Any], *, published: bool = False) -> list[str]:
     """List the names of a kind; none if the cluster does not answer in time, or may not be asked.
 
     Args:
         parameters: of the command line so far: ``kind``, ``kubeconfig``, ``context``.
+        meta: of click's context.
         published: also devices that have no record.
     """
     try:
-        sight = asyncio.run(asyncio.wait_for(_look(parameters, published=published), PATIENCE))
+        sight = asyncio.run(asyncio.wait_for(_look(parameters, meta, published=published), PATIENCE))
     except (errors.SickbayError, TimeoutError):
         return []
     return of(sight, parameters.get("kind"))
@@ -46,8 +47,8 @@ def after(words: Sequence[str], found: Sequence[str]) -> list[str]:
     return [name.removeprefix(begun) for name in found if name.startswith(begun)]
 
 
-async def _look(parameters: Mapping[str, Any], *, published: bool) -> Sight:
+async def _look(parameters: Mapping[str, Any], meta: Mapping[str, Any], *, published: bool) -> Sight:
     slices = published or parameters.get("kind") is Kind.DEVICES
     kubeconfig, context = parameters.get("kubeconfig"), parameters.get("context")
-    async with await Gateway.connect(kubeconfig=kubeconfig, context=context) as gateway:
+    async with await connect_by(kubeconfig, context, meta) as gateway:
         return await look(gateway, slices=slices)
