@@ -19,7 +19,7 @@ from k8s.fences import Fence, Fences
 from k8s.records import Records
 from sickbay import errors
 from sickbay.model.contracts import Activity, Done, Fenced, FenceDevice, FenceStep, RampFence
-from sickbay.model.record import QUARANTINE_KEY, RAMP_KEY, Record
+from sickbay.model.record import QUARANTINE_KEY, RAMP_KEY, RAMP_STEP, Record
 
 log = structlog.get_logger(__name__)
 
@@ -89,7 +89,7 @@ class FenceActivities:
         if not fence.matches(step.target.device, step.target.incident, shadow=False, ramping=True):
             return _LOST
         ramped = await self._fences.rekey(
-            fence, RAMP_KEY, f"{step.target.effect_key('ramp', step.canary)}/{step.number}"
+            fence, RAMP_KEY, f"{step.target.effect_key(RAMP_STEP, step.canary)}/{step.number}"
         )
         if ramped is None:
             return _LOST

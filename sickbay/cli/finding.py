@@ -137,9 +137,9 @@ def end_of(until: str | None, length: str | None, now: datetime) -> datetime | N
         return None
     try:
         time = datetime.fromisoformat(until)
-    except ValueError as error:
+        return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+    except (ValueError, OverflowError) as error:
         raise errors.UsageError(f"--until: {until!r} is no time; write it like 2026-11-30T18:00:00Z") from error
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 REASON: Final = click.option("--reason", required=True, metavar="TEXT", help="Why, for people; it is kept.")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated, Final
 
-from pydantic import AwareDatetime, Field
+from pydantic import AfterValidator, AwareDatetime, Field
 
 from sickbay.model.base import Name, Payload
 from sickbay.model.record import Disowning
@@ -37,6 +37,14 @@ class CommandVerb(StrEnum):
     """Do not let the device rest any longer before the next probe."""
 
 
+def _utc(time: datetime) -> datetime:
+    """Turn a time into UTC, as which it is told to people, whatever zone its sender is in."""
+    try:
+        return time.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError("too far away") from error
+
+
 class Command(Payload):
     """One command.
 
@@ -52,7 +60,7 @@ class Command(Payload):
     verb: CommandVerb
     actor: Annotated[str, Field(min_length=1, max_length=200)]
     reason: Annotated[str, Field(max_length=1000)] = ""
-    until: AwareDatetime | None = None
+    until: Annotated[AwareDatetime, AfterValidator(_utc)] | None = None
     at: AwareDatetime | None = None
 
 

@@ -189,8 +189,10 @@ class IncidentState(Payload):
         checking: where its business check is.
         ramped_at: since when the fence lets in those who have opted in.
         verdict_cause: of the last trial's verdict; ``""`` if it was cut short.
+        removing_since: since when the trial that is judged has been on its way out.
         probed_version: resourceVersion of the pod of the last probe that was judged.
         overruled: what was still said of the device when its probe was sent; a pass outvotes it.
+        deleting: the request that deletes the fence is under way; whether it did is known when it is answered.
         outcome: the end that is worked towards: Released, or Cleared where nothing bad was ever read live.
         fence_allotted: fence ``fence_number`` is this incident's; otherwise it is an earlier one and the next is taken.
         fenced_at: since when that fence has been seen standing; None = it has to be made sure of.
@@ -255,6 +257,7 @@ class IncidentState(Payload):
     ramped_at: datetime | None = None
     probe_number: int = 0
     probe_sent_at: datetime | None = None
+    removing_since: datetime | None = None
     attempts: int = 0
     inconclusive: int = 0
     refused: int = 0
@@ -266,6 +269,7 @@ class IncidentState(Payload):
     overruled: tuple[Observation, ...] = ()
 
     release: ReleaseStage = ReleaseStage.NONE
+    deleting: bool = False
     release_number: int = 0
     outcome: Phase | None = None
     closed: bool = False

@@ -25,6 +25,9 @@ QUARANTINE_KEY: Final = "sickbay.dev/quarantine"
 RAMP_KEY: Final = "sickbay.dev/ramp"
 """Taint key of a fence that lets in those who have opted in."""
 
+RAMP_STEP: Final = "ramp"
+"""Step, in the effect key, that gives a fence that taint key: without it a hand did."""
+
 TERM_ANNOTATION: Final = "sickbay.dev/term"
 EFFECT_ANNOTATION: Final = "sickbay.dev/effect"
 DEVICE_ANNOTATION: Final = "sickbay.dev/device"

@@ -88,7 +88,8 @@ def refused(state: IncidentState, text: str, now: datetime) -> IncidentState:
 def halted(state: IncidentState, halt: Halt, now: datetime) -> IncidentState:
     """Note that a step was not carried out for a word from outside."""
     told = note(state, f"held back: {halt.message}", now)
-    return told.model_copy(update={"orders": state.orders.model_copy(update={"halt": halt})})
+    orders = state.orders.model_copy(update={"halt": halt})
+    return told.model_copy(update={"orders": orders, "deleting": False})
 
 
 def after_go(state: IncidentState, now: datetime) -> IncidentState:
@@ -117,7 +118,7 @@ def _effect(state: IncidentState, command: Command, now: datetime, *, verified: 
         return _Effect("it was given before this run of the incident began; give it again")
     if not verified and command.verb not in OPEN_TO_ALL:
         return _Effect(f"a signal may only pause or extend; use the command line: sickbay {_word(command.verb)}")
-    if state.release in IRREVOCABLE:
+    if state.release in IRREVOCABLE or state.deleting:
         return _Effect("too late: its fence is being deleted")
     if state.orders.disowned is not None and command.verb in RESTRAINING:
         return _Effect(f"too late: {state.orders.disowned.by} has given the device up")

@@ -59,7 +59,7 @@ def settled(state: IncidentState) -> IncidentState:
     return state.model_copy(update=changes) if changes else state
 
 
-def give_up(state: IncidentState) -> Step | None:
+def give_up(state: IncidentState, now: datetime) -> Step | None:
     """Open the release of a device that a person has given up; None if nobody has.
 
     A trial of ours is removed first: whoever gets the device next is to have it alone.
@@ -71,5 +71,5 @@ def give_up(state: IncidentState) -> Step | None:
     if state.fenced_at is None:
         return Step(verb=Verb.CLOSE, phase=Phase.DISOWNED, reason=REASON, message=message)
     if state.probe is ProbeStage.JUDGED:
-        return remove(state)
+        return remove(state, now)
     return Step(verb=Verb.OPEN_RELEASE, phase=Phase.RELEASING, reason=REASON, message=message, outcome=Phase.DISOWNED)

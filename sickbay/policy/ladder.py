@@ -49,7 +49,7 @@ def _unhindered(state: IncidentState, now: datetime) -> Step:
             verb=Verb.END, phase=state.outcome or Phase.SUPERSEDED, reason="Closed", message="the record is closed"
         )
     # A person's pause comes before everything but the fence.
-    resting = rest(state)
+    resting = rest(state, now)
     if resting is not None:
         return resting
     # A step that failed for long is a reason to tell a person, and to try again.
@@ -70,7 +70,7 @@ def _unhindered(state: IncidentState, now: datetime) -> Step:
     if state.release is not ReleaseStage.NONE:
         return release(state, now)
     if not state.admitted:
-        return give_up(state) or _unadmitted(state, now)
+        return give_up(state, now) or _unadmitted(state, now)
     # Somebody takes every fence away, or changes it: putting back the next one at once would only go round and round.
     if state.hand_edits >= PATIENCE and state.fenced_at is None and now < _edited_at(state, now) + RETRY:
         return _hand_edited(state, _edited_at(state, now) + RETRY)
@@ -88,7 +88,7 @@ def _unhindered(state: IncidentState, now: datetime) -> Step:
 def _fenced(state: IncidentState, now: datetime) -> Step:
     # The one way around all proof: a person's word, which the API server has checked. The fence was made sure of
     # before, so that none is left behind.
-    given_up = give_up(state)
+    given_up = give_up(state, now)
     if given_up is not None:
         return given_up
     # Nothing bad was ever read live, and Healthy lasts: the fence was provisional, nobody was moved.
@@ -105,7 +105,7 @@ def _fenced(state: IncidentState, now: datetime) -> Step:
         return _hand_edited(state, _edited_at(state, now) + REMINDER)
     # What has been judged gives the device back at once, whoever else has come to hold it.
     if state.probe is ProbeStage.JUDGED:
-        return remove(state, probe_ask(state, now))
+        return remove(state, now, probe_ask(state, now))
     # Who holds it now was let in on purpose.
     if state.ramped_at is not None:
         return ramp(state, now)

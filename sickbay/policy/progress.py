@@ -61,12 +61,16 @@ def enter(state: IncidentState, step: Step, now: datetime) -> IncidentState:
     if step.verb is Verb.CLOSE and state.outcome is None:
         return state.model_copy(update={**changes, "outcome": step.phase})
     if not changes:
-        return _scheduled(state, step)
-    return _scheduled(state.model_copy(update={**changes, "unsaid": True}), step)
+        return _scheduled(state, step, now)
+    return _scheduled(state.model_copy(update={**changes, "unsaid": True}), step, now)
 
 
-def _scheduled(state: IncidentState, step: Step) -> IncidentState:
-    """Fix the time of the first probe when the rest before it begins."""
+def _scheduled(state: IncidentState, step: Step, now: datetime) -> IncidentState:
+    """Note what begins: the rest before the first probe, the removal of a trial, the deletion of the fence."""
+    if step.verb is Verb.DELETE_FENCE:
+        return state.model_copy(update={"deleting": True})
+    if step.verb is Verb.STOP_PROBE and state.removing_since is None:
+        return state.model_copy(update={"removing_since": now})
     if step.rests and state.next_probe_at is None:
         return state.model_copy(update={"next_probe_at": step.recheck_at})
     return state
@@ -272,7 +276,7 @@ def after_evicted(state: IncidentState, evicted: Evicted, now: datetime) -> Inci
 def failed(state: IncidentState, activity: str, reason: str, remedy: str, now: datetime) -> IncidentState:
     """Note a step that failed for good in its time, or an error of our own: a person is told, the fence stays."""
     fault = Ask(reason=reason, remedy=remedy, since=now)
-    return state.model_copy(update={"fault": fault, "faulty": activity, "retrying": False})
+    return state.model_copy(update={"fault": fault, "faulty": activity, "retrying": False, "deleting": False})
 
 
 def worked(state: IncidentState, activity: Activity) -> IncidentState:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
@@ -20,6 +21,8 @@ from sickbay.model.incident import Verdict
 
 _REFUSED: Final = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY})
 """Of the query itself: bad PromQL, or one that cannot be carried out."""
+
+_NUMBER: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?|Inf|NaN)")
 
 _LOCKED: Final = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
 
@@ -72,6 +75,8 @@ def judge(answer: Answer, settings: Business) -> BusinessVerdict:
         return no_answer("HttpError", f"status {answer.status}")
     if said.get("status") != "success" or not isinstance(said.get("data"), dict):
         return no_answer("Unreadable", "it is not what Prometheus answers; is it the right address?")
+    if said.get("isPartial"):  # as VictoriaMetrics says it
+        return no_answer("Partial", "it says that its answer is partial")
     if said.get("warnings"):
         return no_answer("Partial", f"it warns that its answer may not be whole: {said['warnings']}")
     return _within(_number(said["data"]), settings)
@@ -101,12 +106,18 @@ def _number(data: dict[str, Any]) -> float | BusinessVerdict:
         result = result[0].get("value") if isinstance(result[0], dict) else None
     elif kind != "scalar":
         return no_answer("NotANumber", f"business.query gives a {kind}, not a number; ask for one moment")
-    try:
-        _, text = result
-        value = float(text)
-    except (TypeError, ValueError):  # anything but a pair of a time and a number
+    value = _float(result)
+    if value is None:
         return no_answer("NotANumber", "business.query gives something else than a number")
     return value if math.isfinite(value) else no_answer("NotANumber", f"business.query gives {value}")
+
+
+def _float(sample: object) -> float | None:
+    """Read a sample as Prometheus writes it: a time, and a number as text. What only looks like one is none."""
+    if not isinstance(sample, list) or len(sample) != len(("time", "number")):
+        return None
+    text = sample[1]
+    return float(text) if isinstance(text, str) and _NUMBER.fullmatch(text) else None
 
 
 def _within(value: float | BusinessVerdict, settings: Business) -> BusinessVerdict:

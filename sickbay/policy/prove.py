@@ -25,13 +25,25 @@ SHORTEST: Final = timedelta(seconds=1)
 PHASES: Final = {Trial.PROBE: Phase.PROBING, Trial.CANARY: Phase.CANARY}
 
 
-def remove(state: IncidentState, ask: Ask | None = None) -> Step:
-    """Take away a trial that has its verdict, or one of an earlier run."""
+def remove(state: IncidentState, now: datetime, ask: Ask | None = None) -> Step:
+    """Take away a trial that has its verdict, or one of an earlier run; a person is asked when it does not go."""
+    late_at = (state.removing_since or now) + state.policy.migration.blocked_after
+    stuck = now >= late_at
+    phase = Phase.SOAKING if state.proof is Proof.SOAKED else PHASES[state.trial]
+    if stuck:
+        name = state.target.device.numbered(state.probe_number)
+        remedy = (
+            f"pod or claim {name} in namespace sickbay-probe has been terminating for long; see whether node "
+            f"{state.node or 'of the device'} is alive, and whether another pod uses that claim. It is never "
+            "deleted by force"
+        )
+        phase, ask = Phase.NEEDS_OPERATOR, Ask(reason="StuckTerminating", remedy=remedy)
     return Step(
         verb=Verb.STOP_PROBE,
-        phase=Phase.SOAKING if state.proof is Proof.SOAKED else PHASES[state.trial],
+        phase=phase,
         reason="Judged",
         message=f"removes {state.trial} {state.probe_number} ({state.verdict_note or 'of an earlier run'})",
+        recheck_at=now + REMINDER if stuck else late_at,
         ask=ask,
     )
 

@@ -86,7 +86,7 @@ def after_verdict(state: IncidentState, verdict: ProbeVerdict, now: datetime) ->
 
 def after_probe_stopped(state: IncidentState, now: datetime) -> IncidentState:
     """Count the attempt and set the time of the next."""
-    changes: dict[str, object] = {"probe": ProbeStage.NONE, "soaking_since": None}
+    changes: dict[str, object] = {"probe": ProbeStage.NONE, "soaking_since": None, "removing_since": None}
     if state.verdict is Verdict.FAIL:
         attempts = state.attempts + 1
         changes |= {
@@ -207,7 +207,7 @@ def after_release_step(state: IncidentState, verb: Verb) -> IncidentState:
         Verb.DELETE_FENCE: ReleaseStage.DELETED,
         Verb.AWAIT_FENCE_GONE: ReleaseStage.GONE,
     }
-    return state.model_copy(update={"release": stages[verb]})
+    return state.model_copy(update={"release": stages[verb], "deleting": False})
 
 
 def _refused_pause(state: IncidentState) -> timedelta:

@@ -87,7 +87,7 @@ def _timed(state: IncidentState, now: datetime) -> IncidentState:
     return told.model_copy(update={"orders": orders})
 
 
-def rest(state: IncidentState) -> Step | None:
+def rest(state: IncidentState, now: datetime) -> Step | None:
     """Stand still during a pause; None while something has to be done all the same: look once, keep the fence.
 
     What the watcher says meanwhile is read at the end of the pause: a device that flaps must not fill the history.
@@ -100,7 +100,7 @@ def rest(state: IncidentState) -> Step | None:
     if state.fenced_at is None and (state.admitted or state.reread):
         return None
     if state.probe is ProbeStage.JUDGED:
-        return remove(state)
+        return remove(state, now)
     unadmitted = Phase.HELD if state.severity is Health.UNHEALTHY else Phase.SUSPECT
     phase = Phase.QUARANTINED if state.admitted else unadmitted
     ask = None

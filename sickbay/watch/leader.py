@@ -18,11 +18,11 @@ from sickbay.model.contracts import Admitted, Observed
 from sickbay.model.device import DeviceKey
 from sickbay.model.observation import Health
 from sickbay.model.policy import Policy
-from sickbay.model.record import Admission, AdmissionState, Disowning, Phase, Record
+from sickbay.model.record import RAMP_STEP, Admission, AdmissionState, Disowning, Phase, Record
 from sickbay.policy.detect import Action, Decision, decide
 from sickbay.policy.evidence import Track
 from sickbay.policy.guard import Candidate, Ruling
-from sickbay.policy.opening import Standing, admission_of, admitted_now, opened, raised
+from sickbay.policy.opening import Standing, admission_of, admitted_now, opened, raised, target_of
 from sickbay.telemetry import tracing
 from sickbay.telemetry.metrics import Metrics
 from sickbay.watch.caretaker import Caretaker
@@ -193,6 +193,8 @@ class Leader:
             return await self._fence_late(device)
         if self._fence_lost(record):
             await self._tell_lost(device, record)
+        else:
+            self._lost.pop(device, None)  # put back in place, it can be changed again
         self._tell(device, record, decision)
         return None
 
@@ -273,7 +275,9 @@ class Leader:
         fence = self._books.fences(spec.key).get(known.name)
         if fence is None or fence.uid != known.uid or fence.terminating:
             return True
-        return not any(fence.matches(spec.key, spec.incident, shadow=shadow, ramping=True) for shadow in (False, True))
+        # One that lets in who has opted in does so by the incident's own effect, or a hand changed it.
+        own = fence.effect_key.startswith(target_of(record).effect_key(RAMP_STEP, 0).removesuffix("0"))
+        return not any(fence.matches(spec.key, spec.incident, shadow=shadow, ramping=own) for shadow in (False, True))
 
     async def _tell_lost(self, device: DeviceKey, record: Record) -> None:
         """Find out live whether the fence is lost, for a release deletes fences too and two watches race; tell once."""

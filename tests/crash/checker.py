@@ -104,7 +104,8 @@ def check(log: Iterable[str], pods: Iterable[Json], promises: Promises) -> Findi
     findings.violations += _crowds(requests, fences, promises.fenced_at_most)
     findings.violations += _evictions(requests, pods, promises.kills, findings)
     findings.violations += _incidents(requests, promises)
-    findings.violations += _left_behind(changes, fences)
+    cut_off = {found for r in requests if r.changed is None and (found := effect(r)) is not None}
+    findings.violations += _left_behind(changes, cut_off, fences)
     return findings
 
 
@@ -217,7 +218,7 @@ def _incidents(requests: Iterable[Request], promises: Promises) -> Iterator[str]
             yield f"{incident} is {end}, not {promises.outcome}"
 
 
-def _left_behind(changes: Mapping[Effect, list[Request]], fences: Fences) -> Iterator[str]:
+def _left_behind(changes: Mapping[Effect, list[Request]], cut_off: set[Effect], fences: Fences) -> Iterator[str]:
     """What is closed was let go of, fences were lifted in order, probes were removed."""
     let_go = {key.rpartition("/close/")[0] for kind, key in changes if kind == "record let go"}
     for kind, key in changes:
@@ -227,7 +228,10 @@ def _left_behind(changes: Mapping[Effect, list[Request]], fences: Fences) -> Ite
         if kind == "closing" and incident not in {f.incident.removeprefix("incident/") for f in fences.all}:
             yield f"{incident} never fenced its device"
         if kind in {"probe pods", "probe resourceclaims"}:
-            gone = sum(k.kind == f"{kind} deleted" and k.key.startswith(f"{key}/") for k in changes)
-            if gone != 1:
+            gone, perhaps = (
+                sum(k.kind == f"{kind} deleted" and k.key.startswith(f"{key}/") for k in known)
+                for known in (changes, cut_off)
+            )
+            if gone != 1 and not (gone == 0 and perhaps):
                 yield f"{kind} {key} was created once and deleted {gone} times"
     yield from (f"fence {f.name} of {f.incident} was not lifted: {f.state}" for f in fences.all if not f.lifted)

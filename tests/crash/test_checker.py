@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
@@ -91,6 +92,25 @@ def test_what_was_cut_off_is_neither_done_nor_undone() -> None:
     log.fence(code=0)
     findings = verdict(log)
     assert (findings.violations, findings.unclear) == ([], 2)
+
+
+@pytest.mark.parametrize("what", ["pods", "resourceclaims"])
+def test_a_probe_may_have_gone_with_a_deletion_that_was_cut_off(what: str) -> None:
+    """Whoever asks again finds it gone; with no deletion at all it was left behind."""
+    log = released()
+    deletion = next(
+        n for n, line in enumerate(log.lines) if (json.loads(line)["verb"], _kind(line)) == ("delete", what)
+    )
+    log.lines[deletion] = json.dumps(json.loads(log.lines[deletion]) | {"responseStatus": {"code": 504}})
+    log.stop(what, uid=f"probe-{what}", code=404)
+    findings = verdict(log)
+    assert (findings.violations, findings.unclear) == ([], 1)
+    del log.lines[deletion]
+    assert any("deleted 0 times" in line for line in verdict(log).violations)
+
+
+def _kind(line: str) -> str:
+    return str(json.loads(line)["objectRef"]["resource"])
 
 
 def test_a_device_that_broke_twice_has_two_incidents() -> None:

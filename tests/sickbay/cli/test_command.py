@@ -68,6 +68,7 @@ def test_a_word_that_fits_several_or_none_is_an_error() -> None:
     [
         ("2026-01-10T11:00:00Z", "1h", "give one of them"),
         ("tomorrow", None, "--until: 'tomorrow' is no time"),
+        ("9999-12-31T23:59:59-12:00", None, "is no time"),
         (None, "soon", "--for: 'soon' is not a duration"),
         (None, "PT1H", "--for: 'PT1H' is no duration"),
     ],
@@ -82,6 +83,7 @@ def test_an_end_is_a_time_or_a_length() -> None:
     """A time without a zone is UTC."""
     assert end_of(None, "2h", NOW) == NOW + timedelta(hours=2)
     assert end_of("2026-01-10T11:00:00", None, NOW) == end_of("2026-01-10T11:00:00Z", None, NOW)
+    assert str(end_of("2026-01-10T11:00:00+05:00", None, NOW)) == "2026-01-10 06:00:00+00:00"
     assert end_of(None, None, NOW) is None
 
 

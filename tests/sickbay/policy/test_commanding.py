@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
-from sickbay.model.command import REMEMBERED, Answer, Command, CommandVerb, Orders, Outcome
+from sickbay.model.command import REMEMBERED, Answer, Command, CommandVerb, Halt, Hindrance, Orders, Outcome
 from sickbay.model.incident import Ask, IncidentState, ProbeStage, ReleaseStage, UserState, Verdict
 from sickbay.model.record import Phase
-from sickbay.policy.commanding import begun, obey, refused
+from sickbay.policy.commanding import begun, halted, obey, refused
 from sickbay.policy.ladder import next_step
-from sickbay.policy.progress import enter
+from sickbay.policy.progress import enter, failed
 from sickbay.policy.restraint import settle
 from sickbay.policy.steps import Verb
 from tests.builders import NOW, incident, policy, seconds, user
@@ -174,6 +174,34 @@ def test_a_pause_calls_a_release_back(stage: ReleaseStage) -> None:
     settled = settle(state, NOW)
     assert (settled.release, settled.outcome, settled.verdict) == (ReleaseStage.NONE, None, None)
     assert next_step(settled.model_copy(update={"reread": False}), NOW).verb is Verb.FENCE
+
+
+def test_the_end_of_a_pause_is_told_in_utc() -> None:
+    """Wherever who gave it is: the letter behind it says so."""
+    east = (NOW + HOUR).astimezone(timezone(timedelta(hours=5)))
+    state, _ = told(quarantined(), CommandVerb.PAUSE, until=east)
+    rests = next_step(state.model_copy(update={"reread": False}), NOW)
+    assert f"until {NOW + HOUR:%Y-%m-%d %H:%M:%SZ}" in rests.message
+    with pytest.raises(ValueError, match="too far away"):
+        command(CommandVerb.PAUSE, until="9999-12-31T23:59:59-12:00")
+
+
+@pytest.mark.parametrize("verb", [CommandVerb.PAUSE, CommandVerb.EXTEND_QUARANTINE, CommandVerb.RETIRE])
+def test_nobody_is_promised_a_fence_that_is_being_deleted(verb: CommandVerb) -> None:
+    """From the request on, and not from its answer; one that failed is called back."""
+    state = quarantined(release=ReleaseStage.UNLATCHED, outcome=Phase.RELEASED)
+    until = None if verb is CommandVerb.RETIRE else NOW + HOUR
+    assert told(state, verb, until=until)[1].outcome is Outcome.APPLIED
+    step = next_step(state, NOW)
+    assert step.verb is Verb.DELETE_FENCE
+    asked = enter(state, step, NOW)
+    answer = told(asked, verb, until=until)[1]
+    assert (answer.outcome, "too late" in answer.message) == (Outcome.REFUSED, True)
+    lost = failed(asked, "delete_fence", "StepFailed", "away", NOW)
+    state, answer = told(lost, verb, until=until)
+    assert (answer.outcome, settle(state, NOW).release) == (Outcome.APPLIED, ReleaseStage.NONE)
+    halt = Halt(reason=Hindrance.PAUSED, message="paused")
+    assert told(halted(asked, halt, NOW), verb, until=until)[1].outcome is Outcome.APPLIED
 
 
 def test_a_pause_stops_a_probe_and_uses_no_attempt() -> None:

@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from sickbay.model.command import Orders, Pause
 from sickbay.model.incident import Ask, IncidentState, ProbeStage, Proof, ReleaseStage, Trial, UserState, Verdict
 from sickbay.model.observation import Health
-from sickbay.model.record import Phase
+from sickbay.model.record import Disowning, Phase
 from sickbay.policy.ladder import next_step
+from sickbay.policy.progress import enter
+from sickbay.policy.proving import after_probe_stopped
 from sickbay.policy.steps import Step, Verb
 from tests.builders import NOW, incident, policy, seconds, user
 
@@ -18,6 +21,7 @@ READ = {"read_at": NOW, "health": Health.UNHEALTHY, "verified": True, "bad_since
 FENCED = READ | {"fence_number": 1, "fence_allotted": True, "fence_uid": "rule-1", "fenced_at": NOW}
 FREE = FENCED | {"users": (), "users_at": NOW}
 LATER = NOW + seconds(31)
+GIVEN_UP = Disowning(by="eve", reason="needed", incident="incident/i")
 
 
 def step(now: datetime = NOW, **facts: Any) -> Step:
@@ -390,3 +394,29 @@ def test_every_wait_has_a_deadline_or_a_person() -> None:
         decided = next_step(state, NOW)
         assert decided.recheck_at is not None
         assert decided.recheck_at > NOW
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        pytest.param({}, id="judged"),
+        pytest.param({"orders": Orders(pause=Pause(actor="ann", since=NOW))}, id="paused"),
+        pytest.param({"orders": Orders(disowned=GIVEN_UP)}, id="given up"),
+    ],
+)
+def test_a_trial_that_does_not_go_is_a_persons_matter(facts: dict[str, Any]) -> None:
+    """Its node is dead, or another pod uses its claim: it is waited for without end, but not without a word."""
+    state = incident(**FREE | facts | {"probe": ProbeStage.JUDGED, "probe_number": 2, "trial": Trial.CANARY})
+    first = next_step(state, NOW)
+    assert (first.verb, first.phase, first.ask) == (Verb.STOP_PROBE, Phase.CANARY, None)
+    late = NOW + state.policy.migration.blocked_after
+    assert first.recheck_at == late
+    state = enter(state, first, NOW)
+    assert next_step(state, late - seconds(1)).ask is None
+    asked = next_step(state, late)
+    assert (asked.verb, asked.phase) == (Verb.STOP_PROBE, Phase.NEEDS_OPERATOR)
+    assert asked.ask is not None
+    assert asked.ask.reason == "StuckTerminating"
+    assert state.target.device.numbered(2) in asked.ask.remedy
+    gone = after_probe_stopped(enter(state, asked, late), late)
+    assert gone.removing_since is None

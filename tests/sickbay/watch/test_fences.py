@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from k8s.gateway import MERGE_PATCH
 from k8s.lab.lab import Lab
 from sickbay.model.observation import Reason
 from sickbay.model.record import (
+    EFFECT_ANNOTATION,
+    QUARANTINE_KEY,
+    RAMP_KEY,
+    RAMP_STEP,
     Admission,
     AdmissionState,
     Counters,
     FenceRef,
     Phase,
 )
+from sickbay.policy.opening import target_of
 from sickbay.telemetry.alert import Alert
 from tests.conftest import AddNodes
 from tests.installation import BREAK_GLASS, Installation, record_spec
@@ -49,6 +55,35 @@ async def test_fence_deleted_by_hand_is_told_at_once(
         async with sickbay.as_user("eve", BREAK_GLASS) as eve:
             await eve.request("DELETE", sickbay.rules.path(name=fence.name))
         await house.told(record.spec.incident, when=lambda told: "fence lost Unhealthy x1" in told)
+
+
+async def test_fence_that_a_hand_opened_for_the_ramp_is_told(
+    house: House, lab: Lab, sickbay: Installation, namespace: str, add_nodes: AddNodes
+) -> None:
+    """Who has opted in would get a device that nobody has tried; the incident's own ramp is no loss."""
+    (device,) = await house.held_devices(namespace, add_nodes)
+    async with house.watching(policy(namespace)) as watcher:
+        await house.leading(watcher)
+        await lab.fleet.break_device(device.pool, device.device)
+        fence, record = await house.fence(device), await house.record(device)
+        await house.told(record.spec.incident)
+        known = FenceRef(name=fence.name, uid=fence.uid)
+        await house.says(record, Phase.QUARANTINED, counters=Counters(fence=1), fence=known)
+        own = f"{target_of(record).effect_key(RAMP_STEP, 2)}/1"
+        async with sickbay.as_user("eve", BREAK_GLASS) as eve:
+
+            async def turn(key: str, **annotations: str) -> None:
+                body = {"metadata": {"annotations": annotations}, "spec": {"taint": {"key": key}}}
+                path = sickbay.rules.path(name=fence.name)
+                await eve.request("PATCH", path, body=body, content_type=MERGE_PATCH)
+
+            await turn(RAMP_KEY, **{EFFECT_ANNOTATION: own})
+            await lab.fleet.heal(device.pool, device.device)
+            told = await house.told(record.spec.incident, when=lambda told: len(told) > 1)
+            assert told[1:] == ["Healthy x1"]
+            await turn(QUARANTINE_KEY, **{EFFECT_ANNOTATION: "back"})
+            await turn(RAMP_KEY)
+            await house.told(record.spec.incident, when=lambda told: "fence lost Unhealthy x1" in told)
 
 
 async def test_fence_that_we_have_not_heard_of_yet_is_not_lost(
