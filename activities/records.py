@@ -11,7 +11,7 @@ from temporalio.exceptions import ApplicationError
 from activities.effect import effect
 from activities.guard import own_or_closed_record, own_record
 from k8s.records import Records
-from sickbay.model.base import tamed
+from sickbay.model.base import format_time, tamed
 from sickbay.model.contracts import Activity, CloseRecord, Ended, WriteStatus, Written
 from sickbay.model.device import UNKNOWN_HARDWARE
 from sickbay.model.observation import Health, Reason, digest_of
@@ -67,7 +67,7 @@ class RecordActivities:
                 "hardware_id": _hardware(status, step),
                 "counters": _grown(status.counters, step),
                 "fence": _fence(status.fence, step),
-                "expires_at": step.expires_at,
+                "expires_at": step.expires_at and step.expires_at.replace(microsecond=0),  # people read it
                 "orders": step.orders,
                 "conditions": _conditions(status, step, now),
             }
@@ -173,7 +173,7 @@ def _paused(status: RecordStatus, step: WriteStatus, now: datetime) -> Condition
     if pause is None:
         known = status.condition(PAUSED) is not None
         return Condition(type=PAUSED, status="False", reason="Resumed", last_transition_time=now) if known else None
-    end = "until somebody resumes" if pause.until is None else f"until {pause.until:%Y-%m-%d %H:%M:%SZ}"
+    end = "until somebody resumes" if pause.until is None else f"until {format_time(pause.until)}"
     message = tamed(f"{pause.by} {end}: {pause.reason or 'no reason given'}", 400)
     return Condition(type=PAUSED, status="True", reason="Paused", message=message, last_transition_time=pause.since)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from ipaddress import ip_address
 from pathlib import Path
@@ -23,6 +23,7 @@ from kubernetes.aio import config as kube_config
 from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.config.config_exception import ConfigException
 
+from k8s.acting import ActingAs, acting_as
 from sickbay import errors
 
 REFRESH: Final = 60.0
@@ -34,13 +35,22 @@ _UNUSABLE: Final = (ConfigException, yaml.YAMLError, OSError, ValueError, TypeEr
 _REMEDY: Final = "give one with --kubeconfig or KUBECONFIG, or run inside a cluster"
 
 
-async def load(*, kubeconfig: str | None, context: str | None, connections: int) -> ApiClient:
-    """Find the configuration as kubectl does, and build the client that uses it.
+async def load(
+    *,
+    kubeconfig: str | None,
+    context: str | None,
+    connections: int,
+    as_user: str | None = None,
+    as_groups: Sequence[str] = (),
+) -> tuple[ApiClient, ActingAs | None]:
+    """Find the configuration as kubectl does, and build the client that uses it; and say whom to act as, if anybody.
 
     Args:
         kubeconfig: a file; else the files of KUBECONFIG, else ``~/.kube/config``, else the pod's service account.
         context: of the kubeconfig; its current one if None.
         connections: open connections at most.
+        as_user: whom to act as, before what the kubeconfig says.
+        as_groups: likewise.
 
     Raises:
         UsageError: none was found, or it cannot be used.
@@ -51,6 +61,7 @@ async def load(*, kubeconfig: str | None, context: str | None, connections: int)
     settings.disable_strict_ssl_verification = True
     files, found = _files(kubeconfig)
     where = f"kubeconfig {files!r}"
+    user: Mapping[str, Any] = {}
     try:
         if found or kubeconfig or context:
             if not found:
@@ -59,16 +70,19 @@ async def load(*, kubeconfig: str | None, context: str | None, connections: int)
                 config_file=files, context=context, client_configuration=settings, persist_config=False
             )
             _require_credentials(loader, settings)
+            user = _user(loader)
             settings.refresh_api_key_hook = _Refresh(loader)  # type: ignore[assignment]  # inferred from its None
         else:
             where = f"no {where}, and no service account"
+            if "KUBERNETES_SERVICE_HOST" not in os.environ:
+                raise ConfigException("this is no pod of a cluster")
             kube_config.load_incluster_config(  # type: ignore[no-untyped-call]  # the client has no types
                 client_configuration=settings
             )
         if _is_loopback(str(settings.host)):
             # As in Go, HTTPS_PROXY never applies to this machine itself: a lab works behind a company's proxy.
             settings.client_session_kwargs = {"trust_env": False}
-        return ApiClient(settings)
+        return ApiClient(settings), acting_as(user, as_user, as_groups)
     except _UNUSABLE as error:
         raise errors.UsageError(f"{where}: {_why(error)}; {_REMEDY}") from error
 
@@ -91,7 +105,7 @@ def _why(error: Exception) -> str:
     """Say in one line what is wrong; what Python says of a value of another type helps nobody."""
     if isinstance(error, (TypeError, KeyError, AttributeError)):
         return "a part of it is missing or of another type than a kubeconfig's"
-    return " ".join(str(error).split())
+    return " ".join(str(error).split()).rstrip(".")
 
 
 @contextmanager
@@ -107,6 +121,12 @@ def translated() -> Iterator[None]:
         raise errors.ClusterUnavailable(
             f"credentials: {' '.join(str(error).split()) or type(error).__name__}"
         ) from error
+
+
+def _user(loader: Any) -> Mapping[str, Any]:
+    """Give what the kubeconfig says of the user: the client knows nothing of impersonation."""
+    user = loader._user  # noqa: SLF001 - as below
+    return user.value if user else {}
 
 
 def _require_credentials(loader: Any, settings: Configuration) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -18,8 +18,10 @@ from urllib.parse import urlencode
 import aiohttp
 import msgspec
 from kubernetes.aio.client import ApiClient
+from multidict import CIMultiDict
 
 from k8s import credentials
+from k8s.acting import ActingAs
 from k8s.paths import kind_of
 from sickbay import errors
 from sickbay.telemetry import tracing
@@ -122,24 +124,34 @@ class Gateway:
     Use as an async context manager, or call `close`. Safe for concurrent use within one event loop.
     """
 
-    def __init__(self, client: ApiClient, told: Told = lambda *_: None) -> None:
+    def __init__(self, client: ApiClient, told: Told = lambda *_: None, acting: ActingAs | None = None) -> None:
         self._client: Any = client  # half of its methods have no types
         self._told = told
+        self._acting = acting
 
     @classmethod
     async def connect(
-        cls, *, kubeconfig: str | None = None, context: str | None = None, told: Told = lambda *_: None
+        cls,
+        *,
+        kubeconfig: str | None = None,
+        context: str | None = None,
+        told: Told = lambda *_: None,
+        as_user: str | None = None,
+        as_groups: Sequence[str] = (),
     ) -> Self:
         """Load credentials as kubectl does (flag, KUBECONFIG, ~/.kube/config), or those of the pod we run in.
 
-        No request is made yet; ``told`` hears of each that was.
+        No request is made yet; ``told`` hears of each that was. Requests are made as ``as_user`` in ``as_groups``, else
+        as whom the kubeconfig names by ``as`` and ``as-groups``, else as the one whose credentials these are.
 
         Raises:
             UsageError: no configuration was found, or it cannot be used.
         """
-        client = await credentials.load(kubeconfig=kubeconfig, context=context, connections=CONNECTIONS)
+        client, acting = await credentials.load(
+            kubeconfig=kubeconfig, context=context, connections=CONNECTIONS, as_user=as_user, as_groups=as_groups
+        )
         client.user_agent = f"sickbay/{_version()}"
-        return cls(client, told)
+        return cls(client, told, acting)
 
     @property
     def server(self) -> str:
@@ -306,6 +318,9 @@ class Gateway:
             )
         if query:
             url += "?" + urlencode(query)
+        if self._acting is not None:
+            headers = CIMultiDict(headers)  # the client's own headers have one value each
+            headers.extend(self._acting.headers())
         answer = await self._client.rest_client.request(
             method, url, headers=headers, body=body, _request_timeout=limits
         )

@@ -6,6 +6,7 @@ from typing import Final
 
 from kubernetes.aio.client import ApiClient
 
+from k8s.acting import ActingAs
 from k8s.gateway import Gateway
 
 SERVICE_ACCOUNT: Final = "system:serviceaccount:sickbay:sickbay"
@@ -23,12 +24,6 @@ def impersonating(gateway: Gateway, user: str, group: str | None = None) -> Gate
     Returns:
         A gateway of its own: close it.
     """
-    client = ApiClient(
-        configuration=gateway._client.configuration,  # noqa: SLF001 - the same server, the same credentials
-        header_name="Impersonate-User",
-        header_value=user,
-    )
+    client = ApiClient(configuration=gateway._client.configuration)  # noqa: SLF001 - the same server and credentials
     client.user_agent = gateway._client.user_agent  # noqa: SLF001
-    if group is not None:
-        client.default_headers["Impersonate-Group"] = group
-    return Gateway(client)
+    return Gateway(client, acting=ActingAs(user, () if group is None else (group,)))

@@ -40,7 +40,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from sickbay import visibility
 from sickbay.errors import TemporalRefused, TemporalUnavailable
-from sickbay.model.base import Payload, tamed
+from sickbay.model.base import Payload, format_time, tamed
 from sickbay.model.command import COMMAND_UPDATE, Answer, Command
 from sickbay.model.contracts import (
     ADMITTED_SIGNAL,
@@ -458,7 +458,7 @@ def _details(state: IncidentState) -> str:
         "Cluster": device.cluster,
         "Node": state.node or "unknown",
         "Hardware": state.hardware_id,
-        "First bad": state.first_bad_at.isoformat(timespec="seconds"),
+        "First bad": format_time(state.first_bad_at),
         "Said": state.message or str(state.severity),
         "Record": f"kubectl get dq {device.record_name}",
         "Policy": f"{state.policy.mode}, {state.policy.digest}",

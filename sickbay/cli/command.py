@@ -14,6 +14,7 @@ from k8s.gateway import Gateway
 from k8s.records import Records
 from sickbay import errors
 from sickbay.cli import shared
+from sickbay.cli.acting import acting_options
 from sickbay.cli.finding import NODE, REASON, actor, cluster, end_of, the_record
 from sickbay.model.base import tamed
 from sickbay.model.command import Command, CommandVerb, Outcome
@@ -35,7 +36,7 @@ def _telling(*more: _Option, name: str | None = None) -> Callable[[_Body], click
     """Make a function a command that tells one incident something: which one, why, and what these options give."""
 
     def decorate(body: _Body) -> click.Command:
-        options: tuple[_Option, ...] = (_TARGET, REASON, *more, NODE, _SETTINGS)
+        options: tuple[_Option, ...] = (_TARGET, REASON, *more, NODE, acting_options, _SETTINGS)
         for option in reversed(options):
             body = option(body)
         return click.command(name)(body)

@@ -11,6 +11,7 @@ from k8s import sights
 from k8s.clock import utc_now
 from sickbay import errors
 from sickbay.cli import shared
+from sickbay.cli.acting import acting_options
 from sickbay.cli.look import facts
 from sickbay.cli.look.case import gather
 from sickbay.cli.look.door import reader
@@ -23,8 +24,9 @@ from sickbay.settings import Settings
 
 
 @click.command(epilog="Exit status 1 if nothing has that name.")
-@click.argument("kind", type=KindType(Kind.INCIDENTS, Kind.QUARANTINES), metavar="incident|quarantine")
+@click.argument("kind", type=KindType(Kind.INCIDENTS, Kind.QUARANTINES, one=True), metavar="incident|quarantine")
 @click.argument("name", shell_complete=complete_names)
+@acting_options
 @shared.settings_options("kubeconfig", "context", *shared.TEMPORAL, *shared.LOG)
 def describe(*, kind: Kind, name: str, **flags: Any) -> None:
     """Show all that is known of one.

@@ -12,6 +12,7 @@ from k8s.records import Records
 from k8s.rights import user
 from sickbay import errors
 from sickbay.cli import shared
+from sickbay.cli.acting import acting_options
 from sickbay.cli.finding import NODE, REASON, cluster, the_record
 from sickbay.model.base import tamed
 from sickbay.model.record import Disowning, Record
@@ -25,6 +26,7 @@ RACES: Final = 5
 @click.argument("target", metavar="INCIDENT|DEVICE")
 @REASON
 @NODE
+@acting_options
 @shared.settings_options(*shared.CLUSTER, *shared.LOG)
 def disown(*, target: str, reason: str, node: str | None, **flags: Any) -> None:
     """Give a device back to the pool without probe, canary and soak; only sickbay:break-glass may.

@@ -12,8 +12,8 @@ import click
 import yaml
 
 from k8s.clock import utc_now
-from k8s.gateway import Gateway
 from sickbay.cli import shared
+from sickbay.cli.acting import acting_options, connect
 from sickbay.cli.checkup.all import examine
 from sickbay.cli.checkup.finding import Finding, Scene, Severity
 from sickbay.cli.look.options import output_option
@@ -31,6 +31,7 @@ _COLOURS: Final = {Severity.OK: "green", Severity.WARNING: "yellow", Severity.ER
 
 @click.command(epilog="Exit status 1 if anything is an error; warnings alone are 0.")
 @output_option(Output.TABLE, Output.JSON, Output.YAML)
+@acting_options
 @shared.settings_options("kubeconfig", "context", "policy", *shared.TEMPORAL, *shared.LOG)
 def doctor(*, output: Output, **flags: Any) -> int:
     """Look for what keeps Sickbay from its work, and say how to mend it. Changes nothing.
@@ -60,12 +61,16 @@ def report(findings: list[Finding], output: Output) -> list[str]:
         if finding.remedy:
             lines.append(f"{'':<{width + 13}}remedy: {finding.remedy}")
     counts = Counter(finding.severity for finding in findings)
-    return [*lines, f"{counts[Severity.ERROR]} errors, {counts[Severity.WARNING]} warnings"]
+    return [*lines, ", ".join(_counted(counts[severity], severity) for severity in (Severity.ERROR, Severity.WARNING))]
 
 
 async def _examine(settings: Settings) -> list[Finding]:
-    async with await Gateway.connect(kubeconfig=settings.kubeconfig, context=settings.context) as gateway:
+    async with await connect(settings) as gateway:
         return await examine(Scene(gateway, temporal_of(settings), _policy(settings), utc_now))
+
+
+def _counted(count: int, severity: Severity) -> str:
+    return f"{count} {severity}{'' if count == 1 else 's'}"
 
 
 def _line(text: str) -> str:

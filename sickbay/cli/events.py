@@ -9,11 +9,12 @@ import click
 
 from sickbay import errors
 from sickbay.cli import shared
+from sickbay.cli.acting import acting_options
 from sickbay.cli.look import timeline
 from sickbay.cli.look.case import Case, gather
 from sickbay.cli.look.options import complete_names, output_option
 from sickbay.cli.look.table import Output, Printer
-from sickbay.model.incident import TimelineEntry
+from sickbay.cli.look.timeline import Line
 from sickbay.settings import Settings
 
 POLL: Final = 1.0
@@ -24,6 +25,7 @@ POLL: Final = 1.0
 @click.argument("name", shell_complete=complete_names)
 @output_option(Output.TABLE, Output.JSON, Output.YAML)
 @click.option("-w", "--watch", is_flag=True, help="Go on until the incident ends, or Ctrl-C.")
+@acting_options
 @shared.settings_options("kubeconfig", "context", *shared.TEMPORAL, *shared.LOG)
 def events(*, name: str, output: Output, watch: bool, **flags: Any) -> None:
     """Tell what happened in an incident, oldest first.
@@ -46,7 +48,7 @@ async def _list(settings: Settings, name: str, printer: Printer) -> None:
 
 
 async def _watch(settings: Settings, name: str, printer: Printer) -> None:
-    last: TimelineEntry | None = None
+    last: Line | None = None
     while True:
         case = await gather(settings, name)
         if case.told.problem and last is not None:
@@ -63,9 +65,11 @@ async def _watch(settings: Settings, name: str, printer: Printer) -> None:
         await asyncio.sleep(POLL)
 
 
-def _story(case: Case, name: str) -> list[TimelineEntry]:
+def _story(case: Case, name: str) -> list[Line]:
     record = case.subject.record
     if record is None:
         raise errors.SickbayError(f"{name!r} has no incident; see sickbay get incidents --all")
     past = case.subject.past(name)
-    return list(case.told.timeline) or (timeline.of_past(past) if past else timeline.of_record(record))
+    if case.told.timeline:
+        return timeline.of_incident(case.told.timeline)
+    return timeline.of_past(past) if past else timeline.of_record(record)

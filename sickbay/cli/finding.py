@@ -18,6 +18,7 @@ from k8s.resources import RESOURCESLICES
 from k8s.rights import user
 from k8s.wire import ResourceSlice
 from sickbay import errors
+from sickbay.cli.acting import connect
 from sickbay.model.base import parse_duration, tamed
 from sickbay.model.device import DeviceKey
 from sickbay.model.record import Record
@@ -38,7 +39,7 @@ async def cluster(settings: Settings) -> AsyncIterator[Gateway]:
     Raises:
         UsageError: refused; the text says which group may.
     """
-    async with await Gateway.connect(kubeconfig=settings.kubeconfig, context=settings.context) as gateway:
+    async with await connect(settings) as gateway:
         try:
             yield gateway
         except errors.Unauthorized as error:

@@ -10,9 +10,12 @@ import click
 
 from k8s import sights
 from k8s.clock import utc_now
+from k8s.control import Control
 from k8s.sights import Sight
 from sickbay import errors
 from sickbay.cli import shared
+from sickbay.cli.acting import acting_options
+from sickbay.cli.look import pausing
 from sickbay.cli.look.door import reader
 from sickbay.cli.look.entry import OPENING, UNREADABLE
 from sickbay.cli.look.kinds import Kind, KindType
@@ -42,6 +45,7 @@ _PHASES: Final = (*map(str, Phase), OPENING, UNREADABLE, IN_SERVICE, TAINTED, FE
 @click.option("--node", default="", help="Only what is on this node.")
 @click.option("--driver", default="", help="Only devices of this driver.")
 @click.option("--no-headers", is_flag=True, help="A table without headings.")
+@acting_options
 @shared.settings_options("kubeconfig", "context", *shared.LOG)
 def get(
     *,
@@ -74,6 +78,7 @@ def get(
 async def _list(settings: Settings, kind: Kind, wanted: Wanted, printer: Printer) -> None:
     async with reader(settings) as gateway:
         sight = await sights.look(gateway, slices=kind is Kind.DEVICES)
+        _tell_pause(await pausing.read(gateway))
     found = rows(kind, sight, wanted, utc_now())
     unknown = missing(found, wanted)
     if not unknown or found:
@@ -99,7 +104,15 @@ async def _watch(settings: Settings, kind: Kind, wanted: Wanted, printer: Printe
             click.echo(line)
 
     async with reader(settings) as gateway:
+        _tell_pause(await pausing.read(gateway))
         await sights.follow(gateway, tell, slices=kind is Kind.DEVICES)
+
+
+def _tell_pause(control: Control | None) -> None:
+    """On stderr, as whatever is no row."""
+    notice = pausing.notice(control, utc_now())
+    if notice:
+        click.echo(notice, err=True)
 
 
 def _print(printer: Printer, found: list[Row], *, one: bool) -> None:

@@ -12,6 +12,7 @@ from k8s.gateway import Gateway
 from k8s.install import install as put
 from sickbay import errors
 from sickbay.cli import shared
+from sickbay.cli.acting import acting_options, connect
 from sickbay.model.searching import SearchAttribute
 from sickbay.settings import Settings
 from sickbay.temporal import Temporal
@@ -20,6 +21,7 @@ from workers.run import temporal_of
 
 
 @click.command()
+@acting_options
 @shared.settings_options(*shared.CLUSTER, *shared.TEMPORAL, *shared.LOG)
 @click.option(
     "--adopt-namespace",
@@ -40,7 +42,7 @@ def install(*, adopt_namespace: bool, **flags: Any) -> None:
 async def _install(settings: Settings, *, adopt: bool) -> str:
     temporal = temporal_of(settings)
     namespace_id = await require_temporal(temporal)
-    async with await Gateway.connect(kubeconfig=settings.kubeconfig, context=settings.context) as gateway:
+    async with await connect(settings) as gateway:
         with remedies(gateway):
             cluster = settings.cluster or await _recorded(gateway)
             await put(gateway, cluster=cluster, namespace_id=namespace_id, adopt_namespace=adopt)

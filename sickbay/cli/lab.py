@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 import yaml
@@ -16,6 +16,9 @@ from k8s.lab.control import DEFAULT_NAME, Request, Summary, ask, launch
 from k8s.lab.nodes.fleet import Health
 from k8s.lab.tools import find_temporal
 from sickbay import errors
+
+POLICY: Final = "docs/examples/policy.yaml"
+"""A policy for a lab, in the source tree; README.md sends people there."""
 
 _name = click.option("--name", default=DEFAULT_NAME, show_default=True, help="Which lab; several can run side by side.")
 
@@ -54,9 +57,7 @@ def up(*, name: str, nodes: int, devices: int, database: Path | None, temporal: 
     _show(summary)
     named = "" if name == DEFAULT_NAME else f" --name {name}"
     click.echo(
-        # The last is for the command `temporal`.
-        f"\n  export KUBECONFIG={summary.kubeconfig} SICKBAY_TEMPORAL_ADDRESS={summary.temporal}"
-        f" TEMPORAL_ADDRESS={summary.temporal}\n"
+        f"\n{_export(summary)}\n"
         f"  sickbay install --cluster {name}\n"
         f"  sickbay lab account{named}   # writes the kubeconfig that 'sickbay run' needs"
     )
@@ -65,19 +66,23 @@ def up(*, name: str, nodes: int, devices: int, database: Path | None, temporal: 
 @lab.command()
 @_name
 def account(*, name: str) -> None:
-    """Write a kubeconfig of Sickbay's own account, valid for a day.
+    """Write a kubeconfig of Sickbay's own account, valid for a day, and print a command that runs Sickbay by it.
 
-    The account is there after 'sickbay install'.
+    The account is there after 'sickbay install'. The command is for any terminal in the directory of Sickbay's sources:
+    nothing has to be exported for it.
     """
-    file = asyncio.run(_write_account(_ask(name, Request("status"))))
-    click.echo(f"  sickbay run --kubeconfig {file} --policy policy.yaml")
+    summary = _ask(name, Request("status"))
+    file = asyncio.run(_write_account(summary))
+    click.echo(f"  sickbay run --kubeconfig {file} --temporal-address {summary.temporal} --policy {POLICY}")
 
 
 @lab.command()
 @_name
 def status(*, name: str) -> None:
-    """Show a lab's addresses, and how its devices are."""
-    _show(_ask(name, Request("status")))
+    """Show a lab's addresses, how its devices are, and what to export in another terminal."""
+    summary = _ask(name, Request("status"))
+    _show(summary)
+    click.echo(f"\n{_export(summary)}")
 
 
 @lab.command(name="break")
@@ -200,6 +205,12 @@ async def _held(summary: Summary, node: str, device: str) -> bool:
 def _holds(status: dict[str, Any], node: str, device: str) -> bool:
     results = status["allocation"]["devices"]["results"]
     return any((result["pool"], result["device"]) == (node, device) for result in results)
+
+
+def _export(summary: Summary) -> str:
+    """Spell what kubectl, Sickbay's commands and the command ``temporal`` look for."""
+    address = summary.temporal
+    return f"  export KUBECONFIG={summary.kubeconfig} SICKBAY_TEMPORAL_ADDRESS={address} TEMPORAL_ADDRESS={address}"
 
 
 def _show(summary: Summary) -> None:

@@ -15,6 +15,7 @@ from k8s.records import Records
 from k8s.rights import user
 from sickbay import errors
 from sickbay.cli import shared
+from sickbay.cli.acting import acting_options
 from sickbay.cli.finding import NODE, REASON, cluster, the_device
 from sickbay.model.base import tamed
 from sickbay.model.record import Record
@@ -26,6 +27,7 @@ from sickbay.settings import Settings
 @click.argument("device", metavar="DEVICE")
 @REASON
 @NODE
+@acting_options
 @shared.settings_options(*shared.CLUSTER, *shared.LOG)
 def quarantine(*, device: str, reason: str, node: str | None, **flags: Any) -> None:
     """Take DEVICE out of service: the guard admits it, it is fenced, and comes back when a probe has passed.

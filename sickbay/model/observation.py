@@ -42,6 +42,8 @@ class Reason(StrEnum):
     """The source object can no longer be decoded; its last good state is old."""
     ORPHAN = "Orphan"
     """A fence of ours stood without an open incident."""
+    SWAPPED = "Swapped"
+    """Other hardware is in the slot of a retired device: it is tried before use."""
     PERSON = "Person"
     """A person made the record."""
 

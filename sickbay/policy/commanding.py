@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from sickbay.model.base import format_duration, tamed
+from sickbay.model.base import format_duration, format_time, tamed
 from sickbay.model.business import Checking
 from sickbay.model.command import REMEMBERED, Answer, Command, CommandVerb, Halt, Outcome, Pause
 from sickbay.model.device import UNKNOWN_HARDWARE
@@ -132,9 +132,9 @@ def _word(verb: CommandVerb) -> str:
 def _pause(_: IncidentState, command: Command, now: datetime) -> _Effect:
     until = command.until
     if until is not None and until <= now:
-        return _Effect(f"until: {until.isoformat()} has passed; name a time that is to come")
+        return _Effect(f"until: {format_time(until)} has passed; name a time that is to come")
     pause = Pause(actor=command.actor, reason=command.reason, since=now, until=until)
-    end = "until somebody resumes" if until is None else f"until {until.isoformat()}"
+    end = "until somebody resumes" if until is None else f"until {format_time(until)}"
     return _Effect(told=f"paused {end}; the fence stays", orders={"pause": pause})
 
 
@@ -149,16 +149,16 @@ def _extend(state: IncidentState, command: Command, now: datetime) -> _Effect:
     if until is None:
         return _Effect("until: missing; name the time until which the device is to stay out of service")
     if until <= now:
-        return _Effect(f"until: {until.isoformat()} has passed; name a time that is to come")
+        return _Effect(f"until: {format_time(until)} has passed; name a time that is to come")
     if not state.admitted:
         return _Effect("the device is not quarantined: the incident is not admitted")
     since = orders.kept_from or now
     end = min(until, since + longest)
     if orders.kept_until is not None and end <= orders.kept_until:
         bound_ = f", and the policy's quarantine.longest is {format_duration(longest)}" if end < until else ""
-        return _Effect(f"it is kept until {orders.kept_until.isoformat()} already{bound_}; this only lengthens")
-    cut = f"; {until.isoformat()} is beyond the policy's quarantine.longest" if end < until else ""
-    told = f"out of service until {end.isoformat()} at least{cut}"
+        return _Effect(f"it is kept until {format_time(orders.kept_until)} already{bound_}; this only lengthens")
+    cut = f"; {format_time(until)} is beyond the policy's quarantine.longest" if end < until else ""
+    told = f"out of service until {format_time(end)} at least{cut}"
     return _Effect(told=told, orders={"kept_until": end, "kept_from": since})
 
 

@@ -23,13 +23,16 @@ from typing import Final
 from sickbay.model.device import DeviceKey
 from sickbay.model.observation import Health
 from sickbay.model.policy import Guard, Mode, Policy
-from sickbay.model.record import AdmissionState
+from sickbay.model.record import Admission, AdmissionState
 
 RATE_WINDOW: Final = timedelta(seconds=60)
 """Window of ``per_minute``: any 60 seconds, not a clock minute."""
 
 BY_GUARD: Final = "guard"
 """Who admits what no person approved."""
+
+FOR_A_PERSON: Final = "waits for a person"
+"""How the numbers of an incident end that nothing but a person's word lets act."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,11 @@ class Ruling:
     recheck_at: datetime | None = None
 
 
+def waits_for_a_person(admission: Admission) -> bool:
+    """Say whether nothing but a person's word lets a held incident act, by what the guard wrote into its record."""
+    return admission.state is AdmissionState.HELD and admission.numbers.endswith(f" {FOR_A_PERSON}")
+
+
 def allowed(guard: Guard, published: int) -> int:
     """Count the devices of a pool of this size that may be fenced at once; exact, rounded down."""
     share = math.floor(_exact(guard.share) * published)
@@ -115,6 +123,8 @@ def _rule_one(
     if fleet.published is None:
         if candidate.approved_by:
             return Ruling(device, AdmissionState.ADMITTED, candidate.approved_by, "Approved", "pool not counted yet")
+        if policy.mode is Mode.APPROVE:
+            return held("NeedsApproval", f"the pool is not counted yet; mode approve {FOR_A_PERSON}")
         return held("NotSynced", "the pool is not counted yet; waits for the first complete list of slices")
     published = fleet.published.get(device.driver, 0)
     limit = allowed(guard, published)
@@ -128,10 +138,10 @@ def _rule_one(
     # An incident acts by the policy it began with. While the one in force only shows, none that may act is let loose.
     if policy.mode is Mode.SHADOW and candidate.policy_hash not in {"", policy.digest}:
         return held(
-            "OtherPolicy", f"{numbers}; began with another policy, and mode shadow lets nobody act; waits for a person"
+            "OtherPolicy", f"{numbers}; began with another policy, and mode shadow lets nobody act; {FOR_A_PERSON}"
         )
     if policy.mode is Mode.APPROVE:
-        return held("NeedsApproval", f"{numbers}; mode approve waits for a person")
+        return held("NeedsApproval", f"{numbers}; mode approve {FOR_A_PERSON}")
     if fenced >= limit:
         return held("ShareFull", f"{numbers}; waits until a device is released, or for a person")
     if len(recent) >= guard.per_minute:

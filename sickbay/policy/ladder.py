@@ -29,7 +29,7 @@ HOURLY: Final = timedelta(hours=1)
 PATIENCE: Final = 3
 """Fences that may be taken away before the next one waits."""
 
-ON_ITS_WORD: Final = frozenset({Reason.PERSON, Reason.ORPHAN})
+ON_ITS_WORD: Final = frozenset({Reason.PERSON, Reason.ORPHAN, Reason.SWAPPED})
 """Reasons that no source object repeats: a fence for one of these is never provisional."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from sickbay.model.device import UNKNOWN_HARDWARE, DeviceKey
 from sickbay.model.incident import IncidentState, ProbeStage, Target, Trial
@@ -153,28 +154,40 @@ def run_again(before: Record, run: int, term: int, namespace_id: str) -> RecordS
     return before.spec.model_copy(update={"run": run, "term": term, "namespace_id": namespace_id})
 
 
+def ran_before(record: Record) -> bool:
+    """Say whether a run of the record's incident is known: a record that a person makes names one that never ran."""
+    return record.spec.run > 1 or record.status.incident == record.spec.incident
+
+
 def admission_of(state: AdmissionState, by: str, numbers: str, now: datetime) -> Admission:
     """Write the guard's word down."""
     return Admission(state=state, by=by, numbers=numbers, at=now)
 
 
-def orphaned(device: DeviceKey, fence: SourceRef, fence_version: str) -> Decision:
+def orphaned(device: DeviceKey, fence: SourceRef, fence_version: str, *, swapped: Record | None = None) -> Decision:
     """Decide for a fence of ours that no open incident answers for: it gets one, and is never just deleted.
 
     Args:
         device: that it fences.
         fence: the rule, named as source.
         fence_version: its resourceVersion, which names the incident.
+        swapped: the record of the retired device before which it stands as it should, until other hardware is in its
+            slot, which it is now: on the same node, whoever reports on it or not.
     """
+    reason, message, node = Reason.ORPHAN, f"fence {fence.name} stood without an open incident", ""
+    if swapped is not None:
+        reason, message = Reason.SWAPPED, "other hardware is in the slot of a retired device"
+        node = swapped.spec.node
     finding = Observation(
         device=device,
         source=fence,
         resource_version=fence_version,
         health=Health.UNHEALTHY,
-        reason=Reason.ORPHAN,
-        message=f"fence {fence.name} stood without an open incident",
+        reason=reason,
+        message=message,
+        node=node,
     )
-    return Decision(Action.OPEN, "Orphan", finding.message, finding=finding, sources=(finding,))
+    return Decision(Action.OPEN, str(reason), finding.message, finding=finding, sources=(finding,))
 
 
 def _sources(observations: Iterable[Observation]) -> tuple[RecordSource, ...]:
@@ -213,6 +226,10 @@ def _flaps(record: Record, policy: Policy) -> int:
     return sum(past.outcome is Phase.RELEASED and past.closed_at >= since for past in record.status.history)
 
 
+_FENCED_BEFORE: Final = frozenset({Reason.ORPHAN, Reason.SWAPPED})
+"""Reasons of incidents whose device another one left fenced."""
+
+
 def incident_state(record: Record, policy: Policy) -> IncidentState:
     """Build the input of the workflow that a record names.
 
@@ -239,7 +256,7 @@ def incident_state(record: Record, policy: Policy) -> IncidentState:
         fence_number=max(counters.fence, spec.first_fence - 1),
         fence_allotted=fence_allotted(record),
         # A probe of an earlier run, or of an incident that did not end by itself, may still be there.
-        probe=ProbeStage.JUDGED if counters.probe and (same or spec.reason is Reason.ORPHAN) else ProbeStage.NONE,
+        probe=ProbeStage.JUDGED if counters.probe and (same or spec.reason in _FENCED_BEFORE) else ProbeStage.NONE,
         trial=Trial.CANARY if status.phase in {Phase.CANARY, Phase.SOAKING} else Trial.PROBE,
         flaps=_flaps(record, policy),
         probe_number=counters.probe,

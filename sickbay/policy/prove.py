@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
-from sickbay.model.base import format_duration
+from sickbay.model.base import format_duration, format_time
 from sickbay.model.incident import Ask, IncidentState, ProbeStage, Proof, ReleaseStage, Trial, UserState
 from sickbay.model.policy import Expiry, Policy
 from sickbay.model.record import Phase
@@ -143,7 +143,7 @@ def _soak(state: IncidentState, now: datetime) -> Step:
     if state.policy.business.wanted and lasted(state, soak.time):
         return business.check(state, now)
     done_at = state.healthy_since + soak.time
-    message = f"canary {state.probe_number} keeps it busy; soaked at {done_at:%Y-%m-%d %H:%M:%SZ} if it stays well"
+    message = f"canary {state.probe_number} keeps it busy; soaked at {format_time(done_at)} if it stays well"
     recheck_at = max(min(check, done_at), now + SHORTEST)
     return Step(verb=Verb.WAIT, phase=Phase.SOAKING, reason="Soak", message=message, recheck_at=recheck_at)
 

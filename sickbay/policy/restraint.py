@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
-from sickbay.model.base import format_duration, tamed
+from sickbay.model.base import format_duration, format_time, tamed
 from sickbay.model.command import Hindrance, Pause
 from sickbay.model.incident import Ask, IncidentState, ProbeStage, Proof, ReleaseStage, Verdict
 from sickbay.model.observation import Health
@@ -146,5 +146,5 @@ def held_back(state: IncidentState, step: Step, now: datetime) -> Step:
 
 
 def _said(pause: Pause) -> str:
-    end = "until somebody resumes" if pause.until is None else f"until {pause.until:%Y-%m-%d %H:%M:%SZ}"
+    end = "until somebody resumes" if pause.until is None else f"until {format_time(pause.until)}"
     return tamed(f"by {pause.actor} {end}: {pause.reason or 'no reason given'}")

@@ -22,7 +22,7 @@ from sickbay.errors import TemporalUnavailable
 from sickbay.model.device import DeviceKey
 from sickbay.model.policy import Policy
 from sickbay.model.record import Record
-from sickbay.policy.opening import incident_state, run_again
+from sickbay.policy.opening import incident_state, ran_before, run_again
 from sickbay.telemetry import tracing
 from sickbay.telemetry.alert import Alert
 from sickbay.telemetry.metrics import Metrics, Started
@@ -217,7 +217,8 @@ class Caretaker:
             record = written
         self._restarted_at[spec.incident] = self._clock()
         await self._start(record)
-        log.warning("incident_restarted", incident=spec.incident, run=record.spec.run, found=described.standing)
+        if ran_before(record):
+            log.warning("incident_restarted", incident=spec.incident, run=record.spec.run, found=described.standing)
         return _about(LOOK)
 
     async def _start(self, record: Record) -> None:

@@ -52,6 +52,9 @@ IN_DOUBT: Final = timedelta(seconds=5)
 BY_ORPHAN: Final = "orphan"
 """Who admits an incident whose device is fenced already."""
 
+BY_SWAP: Final = "swap"
+"""Who admits the incident of other hardware in the slot of a retired device."""
+
 
 class Leader:
     """Decides about devices, one call of `process` at a time for each."""
@@ -113,15 +116,19 @@ class Leader:
 
     async def _consider(self, device: DeviceKey, before: Record | None) -> timedelta | None:
         """Open an incident if there is reason to."""
+        swapped = None
         if before is None or not before.retired:
             self._retired.forget(device)
-        elif not self._retired.replaced(before):
+        elif self._retired.replaced(before):
+            swapped = before
+        else:
             return RETIRED
         decision, admission = self._decide(device, before), None
-        orphan = await self._orphans.look(device, hurry=decision.action is Action.OPEN)
+        orphan = await self._orphans.look(device, hurry=decision.action is Action.OPEN, swapped=swapped)
         if isinstance(orphan, Decision):
             # What stands already takes no new place; what is said of the device, if it is as bad, says more.
-            admission = admission_of(AdmissionState.ADMITTED, BY_ORPHAN, "its fence stood already", self._now())
+            by = BY_ORPHAN if swapped is None else BY_SWAP
+            admission = admission_of(AdmissionState.ADMITTED, by, "its fence stood already", self._now())
             decision = decision if decision.severity is Health.UNHEALTHY else orphan
         elif decision.action is not Action.OPEN:
             return orphan

@@ -12,6 +12,7 @@ from k8s.fences import Fence
 from sickbay.model.device import DeviceKey
 from sickbay.model.observation import SourceRef
 from sickbay.model.policy import Mode, Policy
+from sickbay.model.record import Record
 from sickbay.policy.detect import Decision
 from sickbay.policy.opening import orphaned
 from sickbay.telemetry.alert import Alert
@@ -45,12 +46,16 @@ class Orphans:
         self._grace = grace.total_seconds()
         self._since: dict[DeviceKey, float] = {}
 
-    async def look(self, device: DeviceKey, *, hurry: bool = False) -> Decision | timedelta | None:
+    async def look(
+        self, device: DeviceKey, *, hurry: bool = False, swapped: Record | None = None
+    ) -> Decision | timedelta | None:
         """Look at a device that has no open incident.
 
         Args:
             device: the device.
             hurry: it is about to get one: find out at once.
+            swapped: its record, if it is retired and other hardware is in its slot: its fence has no incident by right,
+                and gets one.
 
         Returns:
             A decision to open one, when to look again, or None when nothing of ours stands before the device.
@@ -65,11 +70,12 @@ class Orphans:
         if fence is None:
             self._forget(device)
             return None
-        self._alerts.begin(Alert.ORPHAN_FENCE, str(device), fence=fence.name, incident=fence.incident)
+        if swapped is None:
+            self._alerts.begin(Alert.ORPHAN_FENCE, str(device), fence=fence.name, incident=fence.incident)
         if self._policy.mode is Mode.OBSERVE:
             return None
         source = SourceRef(kind="DeviceTaintRule", name=fence.name, uid=fence.uid)
-        return orphaned(device, source, fence.resource_version)
+        return orphaned(device, source, fence.resource_version, swapped=swapped)
 
     def _forget(self, device: DeviceKey) -> None:
         self._since.pop(device, None)

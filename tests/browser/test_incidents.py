@@ -53,7 +53,7 @@ async def test_the_list_is_filtered_by_phase_node_and_outcome(
 async def test_the_page_of_an_incident_says_what_it_is_where_it_stands_and_until_when(
     page: Page, scene: Scene, asking: tuple[Seat, Record]
 ) -> None:
-    """Title, what a person is asked, next check, phases, evidence, numbers, and links to go on from."""
+    """Title, what a person is asked, by when it looks again, phases, evidence, numbers, and links to go on from."""
     seat, record = asking
     await listed(page, scene, f'SickbayDevice="{seat.key.driver}/{seat.key.pool}/{seat.key.device}"')
     await page.get_by_role("link", name=record.spec.incident).first.click()
@@ -63,7 +63,7 @@ async def test_the_page_of_an_incident_says_what_it_is_where_it_stands_and_until
 
     title = await framed(page, f"{seat.key.device} on {seat.key.pool}: Unhealthy (Reported)")
     assert await title.get_by_role("heading").count() == 0
-    details = await framed(page, "next check 20")
+    details = await framed(page, "looks again by 20")
     heading = await details.get_by_role("heading").first.inner_text()
     assert heading.startswith("NeedsOperator: pod jobs/naked: no controller would start it again")
     text = await details.inner_text("body")
@@ -86,7 +86,7 @@ async def test_what_a_driver_wrote_is_text_and_nothing_else(
     await (
         page.get_by_role("link", name="User Metadata").or_(page.get_by_role("tab", name="User Metadata")).first.click()
     )
-    for shown in (await framed(page, "First bad"), await framed(page, "next check 20")):
+    for shown in (await framed(page, "First bad"), await framed(page, "looks again by 20")):
         assert "evil.example" in await shown.inner_text("body")
         assert await shown.locator("a[href*=evil]").count() == 0
         assert await shown.locator("b").count() == 0

@@ -271,7 +271,13 @@ async def test_no_configuration_at_all_says_so(tmp_path: Path, monkeypatch: pyte
     """Without a kubeconfig and outside a cluster, the error tells what was looked for."""
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "nowhere"))
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    with pytest.raises(errors.UsageError, match=r"nowhere.*no service account.*--kubeconfig"):
+    with pytest.raises(
+        errors.UsageError, match=r"nowhere', and no service account: this is no pod of a cluster; give one with --kube"
+    ):
+        await Gateway.connect()
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.delenv("KUBERNETES_SERVICE_PORT", raising=False)
+    with pytest.raises(errors.UsageError, match=r"no service account: [^;]*[^.]; give one"):
         await Gateway.connect()
 
 

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final
 
-from sickbay.model.base import UNTRUSTED_LENGTH, format_duration, tamed
+from sickbay.model.base import UNTRUSTED_LENGTH, format_duration, format_time, tamed
 from sickbay.model.incident import IncidentReport, IncidentState, User
+from sickbay.model.observation import Reason
 from sickbay.model.record import Phase
 from sickbay.model.trace import trace_id
 from sickbay.policy.steps import Step
@@ -27,7 +28,7 @@ RUNBOOK: Final = "docs/incident.md of Sickbay's repository"
 
 def details(state: IncidentState, step: Step, now: datetime) -> str:
     """Say in Markdown where the incident stands, what it waits for and until when, and what happened so far."""
-    check = "" if step.recheck_at is None else f" (next check {_clock(step.recheck_at)})"
+    check = "" if step.recheck_at is None else f" (looks again by {format_time(step.recheck_at)})"
     return "\n".join(
         (
             f"## {state.phase}: {_safe(step.message)}{check}",
@@ -44,9 +45,9 @@ def details(state: IncidentState, step: Step, now: datetime) -> str:
             "",
             "| time | phase | what |",
             "|---|---|---|",
-            *(f"| {_clock(e.at)} | {e.phase} | {_safe(e.text)} |" for e in state.timeline[-LINES:]),
+            *(f"| {format_time(e.at)} | {e.phase} | {_safe(e.text)} |" for e in state.timeline[-LINES:]),
             "",
-            f"as of {_clock(now)}",
+            f"as of {format_time(now)}",
         )
     )
 
@@ -76,7 +77,7 @@ def _facts(state: IncidentState) -> Iterator[str]:
         "device": f"`{state.target.device}`",
         "hardware": _safe(state.hardware_id),
         "node": _safe(state.node),
-        "said": f"{state.severity} ({state.reason}) {_safe(state.message)}",
+        **_said(state),
         "read live": f"{state.health or 'nobody reports'}{_at(state.read_at)}{_flips(state)}",
         "admission": _safe(state.admission_numbers) or ("admitted" if state.admitted else "not yet"),
         "fence": _fence(state),
@@ -93,11 +94,17 @@ def _facts(state: IncidentState) -> Iterator[str]:
     return (f"| {name} | {value} |" for name, value in facts.items())
 
 
+def _said(state: IncidentState) -> dict[str, str]:
+    if state.reason is Reason.PERSON:  # nothing was said of the device
+        return {"taken out": f"by a person: {_safe(state.message)}"}
+    return {"said": f"{state.severity} ({state.reason}) {_safe(state.message)}"}
+
+
 def _evidence(state: IncidentState) -> Iterator[str]:
     """Say who said what of the device at the last live reading; nothing before it."""
     if state.read_at is None:
         return
-    yield from (f"Said at {_clock(state.read_at)}:", "", "| by | health | reason | message |", "|---|---|---|---|")
+    yield from (f"Said at {format_time(state.read_at)}:", "", "| by | health | reason | message |", "|---|---|---|---|")
     for said in state.observations[:SOURCES]:
         where = f"{said.source.kind} {said.source.namespace}/{said.source.name}"
         ended = " (has ended)" if said.terminal else ""
@@ -116,10 +123,10 @@ def _phases(state: IncidentState) -> Iterator[str]:
         if not begun or begun[-1][0] is not entry.phase:
             begun.append((entry.phase, entry.at))
     ends = [at for _, at in begun[1:]]
-    shown = [f"| {p} | {_clock(at)} | {_long(end - at)} |" for (p, at), end in zip(begun, ends, strict=False)]
+    shown = [f"| {p} | {format_time(at)} | {_long(end - at)} |" for (p, at), end in zip(begun, ends, strict=False)]
     if begun:
         phase, at = begun[-1]
-        shown.append(f"| **{phase}** | {_clock(at)} | goes on |")
+        shown.append(f"| **{phase}** | {format_time(at)} | goes on |")
     return iter(shown[-LINES:])
 
 
@@ -132,12 +139,8 @@ def _long(duration: timedelta) -> str:
     return format_duration(timedelta(seconds=max(round(duration.total_seconds()), 0)))
 
 
-def _clock(at: datetime) -> str:
-    return at.strftime("%Y-%m-%d %H:%M:%SZ")
-
-
 def _at(at: datetime | None) -> str:
-    return "" if at is None else f" at {_clock(at)}"
+    return "" if at is None else f" at {format_time(at)}"
 
 
 def _flips(state: IncidentState) -> str:
@@ -168,7 +171,7 @@ def _trace(state: IncidentState) -> str:
 
 
 def _next(state: IncidentState) -> str:
-    return "" if state.next_probe_at is None else f"; next at {_clock(state.next_probe_at)}"
+    return "" if state.next_probe_at is None else f"; next at {format_time(state.next_probe_at)}"
 
 
 def _last(state: IncidentState) -> str:
@@ -186,11 +189,11 @@ def _business(state: IncidentState) -> str:
 def _people(state: IncidentState) -> str:
     orders, said = state.orders, []
     if orders.pause is not None:
-        end = "until somebody resumes" if orders.pause.until is None else f"until {_clock(orders.pause.until)}"
-        since = _clock(orders.pause.since)
+        end = "until somebody resumes" if orders.pause.until is None else f"until {format_time(orders.pause.until)}"
+        since = format_time(orders.pause.since)
         said.append(f"paused by {orders.pause.actor} since {since} {end}: {orders.pause.reason or 'no reason given'}")
     if orders.kept_until is not None:
-        said.append(f"kept out of service until {_clock(orders.kept_until)}")
+        said.append(f"kept out of service until {format_time(orders.kept_until)}")
     if orders.retiring:
         said.append(f"retired by {orders.retiring}")
     if orders.disowned is not None:

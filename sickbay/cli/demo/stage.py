@@ -32,8 +32,11 @@ DEVICES: Final = 4
 WITHIN: Final = 120.0
 """Seconds from the fault to the release after which the demo has failed."""
 
-_NEXT_CHECK: Final = re.compile(r"\(next check \S+ (\S+)\)$")
+_LOOKS_AGAIN: Final = re.compile(r" \(looks again by \S+ (\S+)\)$")
 """How an incident ends its headline, with date and time."""
+
+_TIMED: Final = frozenset({Phase.SOAKING, Phase.RAMPING})
+"""Phases whose headline names the time at which they are over: a second one beside it only puzzles."""
 
 
 async def play(*, keep: bool, verbose: bool, postgres: bool = False) -> bool:
@@ -145,14 +148,15 @@ async def _standing(temporal: Temporal, record: Record) -> tuple[str, str]:
 def standing(headline: str, otherwise: Phase) -> tuple[str, str]:
     """Split a headline into phase and why.
 
-    Its time of the next check is the latest moment at which the incident goes on; mostly it goes on before, by itself.
+    The time by which the incident looks again is told without its date; mostly it goes on before, by itself.
 
     Args:
         headline: of an incident, ``""`` if it gives none now.
         otherwise: the phase if there is no headline.
     """
     phase, _, why = headline.partition(": ")
-    return phase or str(otherwise), _NEXT_CHECK.sub(r"(at the latest \1)", why) or "begins"
+    phase = phase or str(otherwise)
+    return phase, _LOOKS_AGAIN.sub("" if phase in _TIMED else r" (looks again by \1)", why) or "begins"
 
 
 def _link(lab: Lab, record: Record) -> str:

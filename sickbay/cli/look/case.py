@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from k8s import sights
-from k8s.control import Control, ControlMap
-from k8s.gateway import Gateway
-from sickbay import errors
+from k8s.control import Control
+from sickbay.cli.look import pausing
 from sickbay.cli.look.door import reader
 from sickbay.cli.look.subject import Subject, find
 from sickbay.cli.look.told import Told, ask
@@ -41,16 +40,9 @@ async def gather(settings: Settings, name: str, *, ended: bool = True) -> Case:
     """
     async with reader(settings) as gateway:
         subject = find(await sights.look(gateway, slices=True), name)
-        control = await _control(gateway)
+        control = await pausing.read(gateway)
     entry, record = subject.entry, subject.record
     if record is None or entry is None or (entry.closed and not ended):
         return Case(subject, control, Told())
     named = name if subject.past(name) else record.spec.incident
     return Case(subject, control, await ask(temporal_of(settings), named))
-
-
-async def _control(gateway: Gateway) -> Control | None:
-    try:
-        return await ControlMap(gateway).read()
-    except (errors.Forbidden, errors.UsageError):
-        return None

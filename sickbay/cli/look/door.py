@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from k8s.gateway import Gateway
+from sickbay.cli.acting import connect
 from sickbay.settings import Settings
 from workers.checks import remedies
 
@@ -22,6 +23,6 @@ async def reader(settings: Settings) -> AsyncIterator[Gateway]:
     Raises:
         ClusterUnavailable, UsageError: it cannot be read, with what a person can do about it.
     """
-    async with await Gateway.connect(kubeconfig=settings.kubeconfig, context=settings.context) as gateway:
+    async with await connect(settings) as gateway:
         with remedies(gateway, forbidden=READER):
             yield gateway

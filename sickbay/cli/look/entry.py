@@ -14,6 +14,7 @@ from k8s.records import DeviceQuarantine, decode
 from k8s.sights import Sight
 from sickbay.model.device import DeviceKey
 from sickbay.model.record import DEVICE_ANNOTATION, NEEDS_OPERATOR, Condition, Record
+from sickbay.policy.guard import waits_for_a_person
 
 OPENING: Final = "Opening"
 """In place of a phase: the leader has opened the incident, and it has not written yet."""
@@ -21,6 +22,8 @@ OPENING: Final = "Opening"
 UNREADABLE: Final = "Unreadable"
 """In place of a phase: the record cannot be decoded."""
 
+APPROVE: Final = "Approve"
+"""What a person is asked where nothing but a person's word lets an incident act."""
 
 Place = tuple[str, str, str]
 """Driver, slice pool, device."""
@@ -82,11 +85,17 @@ class Entry:
 
     @property
     def asks(self) -> Condition | None:
-        """What a person is asked now."""
+        """What a person is asked now; the word that a held incident waits for is asked by no condition."""
         if self.record is None or self.closed:
             return None
         condition = self.record.status.condition(NEEDS_OPERATOR)
-        return condition if condition is not None and condition.status == "True" else None
+        if condition is not None and condition.status == "True":
+            return condition
+        admission = self.record.spec.admission
+        if not waits_for_a_person(admission):
+            return None
+        message = f"sickbay approve {self.name} lets it act"
+        return Condition(type=NEEDS_OPERATOR, reason=APPROVE, message=message, last_transition_time=admission.at)
 
     @property
     def spellings(self) -> frozenset[str]:

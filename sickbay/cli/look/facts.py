@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 
 from k8s.control import Control
 from k8s.fences import Fence
-from sickbay.cli.look.entry import Entry
+from sickbay.cli.look import pausing
+from sickbay.cli.look.entry import APPROVE, Entry
 from sickbay.cli.look.rows import FENCED, IN_SERVICE, RETIRED, TAINTED
 from sickbay.cli.look.subject import Subject
 from sickbay.cli.look.table import age, clock
@@ -16,6 +17,7 @@ from sickbay.cli.look.told import Told
 from sickbay.model.base import tamed
 from sickbay.model.device import UNKNOWN_HARDWARE
 from sickbay.model.incident import IncidentState, User
+from sickbay.model.observation import Reason
 from sickbay.model.record import AdmissionState, Condition, PastIncident, Phase, Record
 
 REMEDY_LENGTH: Final = 400
@@ -56,7 +58,7 @@ def explanation(subject: Subject, control: Control | None, told: Told, now: date
     if record is not None and entry is not None:
         facts += [
             Fact("Fence", tuple(map(_fence, entry.fences)) or ("none",)),
-            Fact("Conditions", tuple(map(_condition, record.status.conditions))),
+            Fact("Conditions", tuple(_condition(c) for c in record.status.conditions if c.status != "False")),
             Fact("History", tuple(_past(past) for past in reversed(record.status.history))),
             Fact("Quarantine", (entry.name,)),
             Fact("Incident", (f"{record.spec.incident}, run {record.spec.run}",)),
@@ -74,7 +76,7 @@ def incident(record: Record, told: Told) -> Iterator[Fact]:
     """Say what else is known of a device's current incident."""
     spec, state = record.spec, told.state
     yield Fact("Hardware", (tamed(record.hardware_id),))
-    yield Fact("Policy", (_policy(record, state),))
+    yield Fact("Policy", _one(_policy(record, state)))
     yield Fact(
         "Sources", tuple(f"{s.kind} {_named(s.namespace, s.name)} at {s.resource_version}" for s in spec.sources)
     )
@@ -109,7 +111,7 @@ def quarantine(entry: Entry) -> Iterator[Fact]:
     yield Fact("Node", _one(spec.node))
     yield Fact("Hardware", (tamed(record.hardware_id),))
     yield Fact("Phase", (entry.phase,))
-    yield Fact("Said", (_said(record),))
+    yield _said(record)
     yield Fact("First bad", (clock(spec.first_bad_at),))
     yield Fact(
         "Sources", tuple(f"{s.kind} {_named(s.namespace, s.name)} at {s.resource_version}" for s in spec.sources)
@@ -140,8 +142,8 @@ def _reported(told: Told) -> Iterator[Fact]:
 
 def _open(entry: Entry, record: Record, told: Told, now: datetime) -> Iterator[Fact]:
     spec, asks = record.spec, entry.asks
-    yield Fact("Since", (f"{clock(spec.first_bad_at)} ({age(spec.first_bad_at, now)} ago)",))
-    yield Fact("Said", (_said(record),))
+    yield Fact("First bad", (f"{clock(spec.first_bad_at)} ({age(spec.first_bad_at, now)} ago)",))
+    yield _said(record)
     yield Fact("Waits for", _one(_waits(entry, record, told)))
     if asks is not None:
         yield Fact("Asks", (f"a person ({asks.reason}): {tamed(asks.message, REMEDY_LENGTH)}",))
@@ -184,7 +186,7 @@ def _rest(entry: Entry, record: Record, now: datetime, *, kept: bool) -> str:
 
 def _waits(entry: Entry, record: Record, told: Told) -> str:
     """Say what the record alone knows of it; the headline says more when there is one."""
-    if told.headline:
+    if told.headline or (entry.asks is not None and entry.asks.reason == APPROVE):
         return ""
     if entry.phase == Phase.HELD or record.spec.admission.state is AdmissionState.HELD:
         return "the guard, which admits it when there is room, or a person's approval"
@@ -193,10 +195,8 @@ def _waits(entry: Entry, record: Record, told: Told) -> str:
 
 def _pause(control: Control | None, now: datetime) -> Iterator[Fact]:
     if control is not None and control.paused_at(now):
-        until = f"until {clock(control.until)}" if control.until else "until somebody resumes"
-        yield Fact(
-            "Paused", (tamed(f"the whole installation, by {control.who or 'nobody named'}, {until}: {control.why}"),)
-        )
+        who, end = control.who or "nobody named", pausing.until(control)
+        yield Fact("Paused", (tamed(f"the whole installation, by {who}, {end}: {control.why}"),))
 
 
 def _admission(record: Record) -> str:
@@ -207,9 +207,13 @@ def _admission(record: Record) -> str:
     return f"{admission.state}{by}{at}{numbers}"
 
 
-def _said(record: Record) -> str:
+def _said(record: Record) -> Fact:
+    """Say what was said of the device, or who took it out of service though nothing was."""
     spec = record.spec
-    return f"{spec.severity} ({spec.reason}){f': {tamed(spec.message)}' if spec.message else ''}"
+    why = f": {tamed(spec.message)}" if spec.message else ""
+    if spec.reason is Reason.PERSON:
+        return Fact("Taken out", (f"by {tamed(spec.actor) or 'a person'}{why}",))
+    return Fact("Said", (f"{spec.severity} ({spec.reason}){why}",))
 
 
 def _fence(fence: Fence) -> str:
@@ -229,7 +233,9 @@ def _past(past: PastIncident) -> str:
 
 
 def _policy(record: Record, state: IncidentState | None) -> str:
-    return f"{state.policy.mode}, content {state.policy.digest}" if state else f"content {record.spec.policy_hash}"
+    if state is not None:
+        return f"{state.policy.mode}, content {state.policy.digest}"
+    return f"content {record.spec.policy_hash}" if record.spec.policy_hash else ""
 
 
 def _reading(state: IncidentState) -> str:

@@ -35,4 +35,12 @@ def complete_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> l
     """Offer what there is in the cluster; nothing if it does not answer at once."""
     from sickbay.cli.look.complete import names  # noqa: PLC0415 - only a shell that completes waits for it
 
-    return [CompletionItem(name) for name in names(ctx.params) if name.startswith(incomplete)]
+    return [CompletionItem(name) for name in names(ctx.params, ctx.meta) if name.startswith(incomplete)]
+
+
+def complete_devices(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Offer every device and record; after a slice pool as a word of its own, its devices alone."""
+    from sickbay.cli.look.complete import after, names  # noqa: PLC0415 - as above
+
+    found = after(ctx.params.get("names") or (), names(ctx.params, ctx.meta, published=True))
+    return [CompletionItem(name) for name in found if name.startswith(incomplete)]

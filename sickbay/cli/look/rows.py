@@ -208,6 +208,7 @@ def _past(record: Record, past: PastIncident, now: datetime) -> Row:
         "run": past.run,
         "quarantine": record.name,
         "device": str(spec.key),
+        "node": spec.node,
         "phase": str(past.outcome),
         "open": False,
         "reason": str(past.reason),

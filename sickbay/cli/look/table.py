@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import yaml
 
+from sickbay.model.base import format_time
+
 GAP: Final = "   "
 """Between two columns, as kubectl has it."""
 
@@ -135,4 +137,4 @@ def age(since: datetime | None, now: datetime) -> str:
 
 def clock(at: datetime | None) -> str:
     """Write a moment for people, in UTC."""
-    return "" if at is None else at.strftime("%Y-%m-%d %H:%M:%SZ")
+    return "" if at is None else format_time(at)

@@ -28,8 +28,9 @@ def test_findings_are_lines_with_their_remedy() -> None:
         "                       remedy: start 'sickbay run'",
         "\x1b[33mwarning\x1b[0m   Identity     a [31m b",
         "                       remedy: ask its vendor",
-        "1 errors, 1 warnings",
+        "1 error, 1 warning",
     ]
+    assert report(FINDINGS[:1], Output.TABLE)[-1] == "0 errors, 0 warnings"
 
 
 def test_findings_are_documents_too() -> None:

@@ -15,6 +15,7 @@ from k8s.gateway import Gateway
 from k8s.impersonation import SERVICE_ACCOUNT
 from k8s.rights import user
 from sickbay.cli.lab import _holds
+from tests.sickbay.cli.commands import ROOT
 
 pytestmark = pytest.mark.lab
 
@@ -59,7 +60,9 @@ def test_a_device_breaks_and_heals(kubeconfig: Path) -> None:
     assert status == 0
     assert hint == "no pod holds gpu-1 of node-0: nothing tells of its health until one does\n"
     assert "1 nodes, 2 devices, 1 not healthy\n  node-0 gpu-1  Unhealthy  Xid 79\n" in shown
-    assert sickbay("status", "--name", NAME)[1] == shown
+    told = sickbay("status", "--name", NAME)[1]
+    assert told.startswith(shown)
+    assert exports(told)["KUBECONFIG"] == str(kubeconfig)
     sickbay("heal", "node-0", "gpu-1", "--name", NAME)
     assert "0 not healthy" in sickbay("status", "--name", NAME)[1]
 
@@ -98,8 +101,10 @@ def test_what_a_start_prints_is_enough_to_install_and_to_run(begun: str, monkeyp
     assert (status, "warning: " in error) == (0, False), error
     status, shown, error = sickbay("account", "--name", NAME)
     assert status == 0, error
-    found = re.fullmatch(r"  sickbay run --kubeconfig (\S+) --policy policy.yaml\n", shown)
+    found = re.fullmatch(r"  sickbay run --kubeconfig (\S+) --temporal-address (\S+) --policy (\S+)\n", shown)
     assert found is not None
+    assert found[2] == exports(begun)["SICKBAY_TEMPORAL_ADDRESS"]
+    assert (ROOT / found[3]).is_file()
     assert asyncio.run(whoami(found[1])) == SERVICE_ACCOUNT
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from k8s.control import ControlMap
 from k8s.fences import Fences
 from k8s.lab.lab import Lab
 from k8s.lab.nodes.fleet import NodeShape
@@ -89,6 +90,24 @@ async def test_without_temporal_the_cluster_explains(patient: Patient) -> None:
     assert "Temporal     Temporal at 127.0.0.1:9" in told.out
 
 
+async def test_a_pause_of_the_installation_is_told_beside_what_there_is(
+    patient: Patient, sickbay: Installation
+) -> None:
+    """On stderr, so that scripts read the same rows; an open incident's explanation has it as a fact."""
+    control, told = ControlMap(sickbay.gateway), "paused by ann until somebody resumes: new incidents wait\n"
+    await control.pause(who="ann", why="firmware")
+    try:
+        assert (await patient("get", "devices")).error == told
+        assert (await patient("get", "incidents", "--node", "none")).error == f"{told}No incidents found.\n"
+        assert (await patient("explain", f"{patient.record.spec.node}/gpu-0")).error == told
+        open_one = await patient("explain", patient.device)
+        assert "Paused       the whole installation, by ann, until somebody resumes: firmware\n" in open_one.out
+        assert told not in open_one.error
+    finally:
+        await control.resume()
+    assert (await patient("get", "devices")).error == ""
+
+
 async def test_what_is_described_is_the_record(patient: Patient) -> None:
     """By the record's name, and by the device's."""
     by_name = await patient("describe", "quarantine", patient.record.name)
@@ -110,6 +129,7 @@ async def test_events_fall_back_to_the_record(patient: Patient) -> None:
         (["get", "incidents", "nobody"], 1, "no incidents of the name 'nobody'; see sickbay get incidents"),
         (["explain", "nobody"], 1, "nothing is named 'nobody'; see sickbay get devices, sickbay get quarantines"),
         (["get", "pods"], 2, "'pods' is none of incidents, devices, quarantines"),
+        (["describe", "device", "gpu-0"], 2, "'device' is none of incident, quarantine; sickbay explain NAME tells"),
         (["get", "devices", "--phase", "odd"], 2, "'odd' is not one of"),
         (["get", "devices", "-o", "xml"], 2, "'xml' is not one of 'table', 'wide', 'json', 'yaml', 'name'"),
         (["get", "devices", "--kubeconfig", "none"], 2, "none"),
@@ -155,9 +175,15 @@ async def test_a_watch_prints_what_changes(patient: Patient, sickbay: Installati
 
 async def test_names_are_completed_from_the_cluster(patient: Patient) -> None:
     """A shell, and kubectl, offer what there is."""
-    line = {"COMP_WORDS": f"sickbay explain {patient.record.name[:12]}", "COMP_CWORD": "2"}
-    shown = await run(environment={**patient.environment, **line, "_SICKBAY_COMPLETE": "bash_complete"})
-    assert f"plain,{patient.record.name}" in shown.out.splitlines()
+    node = patient.record.spec.node
+    for words, offered in (
+        (patient.record.name[:12], [patient.record.name]),
+        (f"{node}/", [f"{node}/gpu-0", f"{node}/gpu-1"]),
+        (f"{node} gpu", ["gpu-0", "gpu-1"]),
+    ):
+        line = {"COMP_WORDS": f"sickbay explain {words}", "COMP_CWORD": str(1 + len(words.split()))}
+        shown = await run(environment={**patient.environment, **line, "_SICKBAY_COMPLETE": "bash_complete"})
+        assert shown.out.splitlines() == [f"plain,{name}" for name in offered]
     code = (
         "import sys; sys.argv[1:] = ['get', 'dq', 'sickbay-']; from sickbay.cli.completion import for_kubectl as f; f()"
     )

@@ -273,3 +273,17 @@ def test_a_pause_does_not_wait_for_the_guard_either() -> None:
     assert next_step(state, NOW).verb is Verb.READ
     rested = next_step(state.model_copy(update={"reread": False}), NOW + seconds(1))
     assert (rested.verb, rested.phase) == (Verb.WAIT, Phase.HELD)
+
+
+def test_times_in_answers_are_whole_seconds() -> None:
+    """Of a pause, of an end that is set, and of one that is refused."""
+    until = NOW + HOUR + timedelta(microseconds=217)
+    _, paused = told(quarantined(), CommandVerb.PAUSE, until=until)
+    assert paused.message == "paused until 2026-01-10 11:00:00Z; the fence stays"
+    state, kept = told(quarantined(), CommandVerb.EXTEND_QUARANTINE, id="1", until=until)
+    assert kept.message == "out of service until 2026-01-10 11:00:00Z at least"
+    assert state.timeline[-1].text.endswith(kept.message)
+    _, shorter = told(state, CommandVerb.EXTEND_QUARANTINE, id="2", until=until)
+    assert shorter.message == "it is kept until 2026-01-10 11:00:00Z already; this only lengthens"
+    _, past = told(state, CommandVerb.PAUSE, id="3", until=NOW - timedelta(microseconds=1))
+    assert past.message == "until: 2026-01-10 09:59:59Z has passed; name a time that is to come"

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from sickbay.model.device import DeviceKey
 from sickbay.model.observation import Health
 from sickbay.model.policy import Guard, Mode, Policy
-from sickbay.model.record import AdmissionState
-from sickbay.policy.guard import Candidate, Fleet, allowed, rule
+from sickbay.model.record import Admission, AdmissionState
+from sickbay.policy.guard import Candidate, Fleet, allowed, rule, waits_for_a_person
 
 NOW = datetime(2026, 1, 10, 10, tzinfo=UTC)
 HELD, ADMITTED = AdmissionState.HELD, AdmissionState.ADMITTED
@@ -118,6 +118,25 @@ def test_mode_approve_holds_until_a_person_says_so() -> None:
         ("d0001", HELD, "guard"),
     ]
     assert rulings[1].numbers.startswith("2 of 4 devices of gpu fenced")
+    (early,) = rule([candidate(1)], Fleet({}, None), policy(Mode.APPROVE), NOW)
+    assert early.reason == "NeedsApproval"
+
+
+@pytest.mark.parametrize(
+    ("fleet", "limits", "waits"),
+    [
+        (Fleet({}, {"gpu": 4}), policy(Mode.APPROVE), True),
+        (Fleet({}, None), policy(Mode.APPROVE), True),
+        (Fleet({"gpu": 1}, {"gpu": 4}), policy(), False),
+        (Fleet({}, {"gpu": 4}), policy(per_minute=0), False),
+        (Fleet({}, None), policy(), False),
+    ],
+)
+def test_whether_only_a_person_can_let_it_act_is_in_its_record(fleet: Fleet, limits: Policy, *, waits: bool) -> None:
+    """By what the guard writes there; the counts alone admit nobody in mode approve."""
+    (ruling,) = rule([candidate(1)], fleet, limits, NOW)
+    assert ruling.state is HELD
+    assert waits_for_a_person(Admission(state=ruling.state, by=ruling.by, numbers=ruling.numbers)) is waits
 
 
 @pytest.mark.parametrize(

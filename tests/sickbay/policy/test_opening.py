@@ -9,7 +9,7 @@ import pytest
 from sickbay.model.command import Orders, Pause
 from sickbay.model.device import DeviceKey
 from sickbay.model.incident import ProbeStage
-from sickbay.model.observation import Health, Reason
+from sickbay.model.observation import Health, Reason, SourceRef
 from sickbay.model.policy import Policy
 from sickbay.model.record import (
     Admission,
@@ -22,7 +22,7 @@ from sickbay.model.record import (
     RecordStatus,
 )
 from sickbay.policy.keeping import standing_orders
-from sickbay.policy.opening import incident_state
+from sickbay.policy.opening import incident_state, orphaned, ran_before
 
 DEVICE = DeviceKey(cluster="c", driver="gpu.example.com", pool="node-1", device="gpu-0")
 
@@ -99,8 +99,8 @@ def test_probe_of_an_earlier_run_is_removed_first() -> None:
 def test_a_trial_that_an_ended_incident_left_is_removed_first() -> None:
     """A fence that stood alone may be of an incident whose record was closed by hand, with its canary on the device."""
     earlier = status(Phase.RELEASED, 3, incident=DEVICE.incident_id("1"))
-    orphan = incident_state(record(earlier, reason=Reason.ORPHAN), Policy())
-    assert orphan.probe is ProbeStage.JUDGED
+    for reason in (Reason.ORPHAN, Reason.SWAPPED):
+        assert incident_state(record(earlier, reason=reason), Policy()).probe is ProbeStage.JUDGED
 
 
 def test_orders_outlive_a_terminated_run() -> None:
@@ -137,3 +137,29 @@ def test_orders_in_a_record_are_bounded_and_tamed() -> None:
     kept = standing_orders(Orders(pause=pause)).pause
     assert kept is not None
     assert (len(kept.by), len(kept.reason), "\n" in kept.reason) == (200, 400, False)
+
+
+@pytest.mark.parametrize(
+    ("swapped", "reason", "message", "node"),
+    [
+        (None, Reason.ORPHAN, "fence f stood without an open incident", ""),
+        (record(node="n"), Reason.SWAPPED, "other hardware is in the slot of a retired device", "n"),
+    ],
+)
+def test_a_fence_without_an_incident_says_why_it_gets_one(
+    swapped: Record | None, reason: Reason, message: str, node: str
+) -> None:
+    """That of a retired device has none by right, until other hardware is in its slot."""
+    decision = orphaned(DEVICE, SourceRef(kind="DeviceTaintRule", name="f", uid="u"), "12", swapped=swapped)
+    assert decision.finding is not None
+    assert (decision.reason, decision.finding.reason, decision.message) == (reason, reason, message)
+    assert (decision.finding.health, decision.finding.node) == (Health.UNHEALTHY, node)
+
+
+@pytest.mark.parametrize(
+    ("run", "told", "before"),
+    [(1, "", False), (1, DEVICE.incident_id("9"), False), (1, DEVICE.incident_id("10"), True), (2, "", True)],
+)
+def test_an_incident_ran_before_if_it_wrote_or_has_a_later_run(run: int, told: str, *, before: bool) -> None:
+    """One that a person's record names, and that is only to start, is no restart."""
+    assert ran_before(record(RecordStatus(incident=told), run=run)) is before

@@ -17,6 +17,7 @@ from sickbay.model.record import (
     Phase,
 )
 from sickbay.policy.opening import target_of
+from sickbay.telemetry.alert import Alert
 from tests.conftest import AddNodes
 from tests.installation import BREAK_GLASS, Installation, record_spec
 from tests.k8s import cluster
@@ -31,6 +32,7 @@ async def test_orphan_fence_gets_an_incident(house: House, namespace: str, add_n
         await house.leading(watcher)
         record = await house.record(device)
         assert (record.spec.reason, record.spec.admission.by) == (Reason.ORPHAN, "orphan")
+        assert watcher.tells(Alert.ORPHAN_FENCE, str(device))
         assert record.spec.first_fence == 4
         assert (await house.fence(device, 4)).incident == record.spec.incident
         assert (await house.fence(device, 3)).latched

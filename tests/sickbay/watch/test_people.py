@@ -84,7 +84,10 @@ async def test_a_retired_device_comes_back_as_other_hardware(
         await swap(lab, device, "uuid", "GPU-new")
         again = await house.record(device, when=lambda r: not r.closed)
         assert again.spec.hardware_id == "GPU-new"
-        assert again.spec.reason in {Reason.ORPHAN, Reason.REPORTED}
+        assert again.spec.reason in {Reason.SWAPPED, Reason.REPORTED}
+        assert again.spec.admission.by == "swap"
+        assert again.spec.node == record.spec.node != ""
+        assert not watcher.tells(Alert.ORPHAN_FENCE, str(device))
         assert fence.uid in {f.uid for f in await house.fences.list(device)}
 
 
@@ -126,6 +129,7 @@ async def test_hardware_that_only_the_incident_knew_is_told_from_another(
         again = await house.record(device, when=lambda r: not r.closed)
         assert again.spec.hardware_id == "S-2"
         assert not watcher.tells(Alert.RETIRED_UNKNOWN, str(device))
+        assert not watcher.tells(Alert.ORPHAN_FENCE, str(device))
 
 
 async def test_hardware_that_nobody_knew_is_a_persons_matter(

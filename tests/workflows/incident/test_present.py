@@ -8,7 +8,7 @@ import pytest
 
 from sickbay.model.business import Checking
 from sickbay.model.incident import IncidentState, TimelineEntry, UserState, Verdict
-from sickbay.model.observation import Health
+from sickbay.model.observation import Health, Reason
 from sickbay.model.policy import Policy
 from sickbay.model.record import Phase
 from sickbay.policy.steps import Step, Verb
@@ -32,9 +32,9 @@ def story(*entries: tuple[float, Phase, str]) -> tuple[TimelineEntry, ...]:
 
 
 def test_the_first_line_says_where_it_stands_why_and_until_when() -> None:
-    """Phase, what is waited for, and the time of the next check."""
+    """Phase, what is waited for, and by when the incident looks again."""
     first = shown(incident(phase=Phase.RECOVERING)).splitlines()[0]
-    assert first == "## Recovering: waits for a probe (next check 2026-01-10 10:02:30Z)"
+    assert first == "## Recovering: waits for a probe (looks again by 2026-01-10 10:02:30Z)"
 
 
 def test_phases_with_since_when_and_for_how_long() -> None:
@@ -62,6 +62,14 @@ def test_evidence_names_each_source_and_what_it_said() -> None:
     assert "| nobody | | | |" in shown(incident(read_at=NOW))
     many = incident(read_at=NOW, observations=(observation(),) * 11)
     assert "| and 3 more | | | |" in shown(many)
+
+
+def test_what_a_person_took_out_was_not_said_of_the_device() -> None:
+    """Nobody reported it."""
+    by_hand = shown(incident(reason=Reason.PERSON, message="fan noise"))
+    assert "| taken out | by a person: fan noise |" in by_hand
+    assert "(Person)" not in by_hand
+    assert "| said | Unhealthy (Reported) Xid 79 |" in shown(incident(message="Xid 79"))
 
 
 def test_that_it_flaps() -> None:

@@ -16,13 +16,17 @@ from tests.installation import a_device, record_spec
         ("", ("Held", "begins")),
         ("Probing: sends probe 1 to it", ("Probing", "sends probe 1 to it")),
         (
-            "Releasing: waits until the fence is gone (next check 2026-11-30 22:15:42Z)",
-            ("Releasing", "waits until the fence is gone (at the latest 22:15:42Z)"),
+            "Releasing: waits until the fence is gone (looks again by 2026-11-30 22:15:42Z)",
+            ("Releasing", "waits until the fence is gone (looks again by 22:15:42Z)"),
+        ),
+        (
+            "Soaking: soaked at 22:15:46Z if it stays well (looks again by 2026-11-30 22:15:42Z)",
+            ("Soaking", "soaked at 22:15:46Z if it stays well"),
         ),
     ],
 )
 def test_headline_is_told_in_the_demos_words(headline: str, told: tuple[str, str]) -> None:
-    """A next check is the latest moment, of today."""
+    """Without the date, and with one time at most."""
     assert standing(headline, Phase.HELD) == told
 
 

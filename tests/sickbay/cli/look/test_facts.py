@@ -24,7 +24,7 @@ STORY = (
     TimelineEntry(at=NOW + timedelta(seconds=3), phase=Phase.EVACUATING, text="moves team/train-0 (Job train)"),
 )
 RUNNING = Told(
-    headline="Evacuating: waits for team/train-0 to run elsewhere (next check 2026-01-10 10:14:00Z)",
+    headline="Evacuating: waits for team/train-0 to run elsewhere (looks again by 2026-01-10 10:14:00Z)",
     state=incident(
         target=target(key("gpu-0")),
         users=(
@@ -86,6 +86,16 @@ def test_a_described_incident_says_what_prometheus_said() -> None:
     assert said == ["not asked yet", "NoData: no series at 2026-01-10 10:00:00Z"]
 
 
+@pytest.mark.parametrize(("digest", "told"), [("70c0bb3b1275", ["content 70c0bb3b1275"]), ("", [])])
+def test_the_policy_of_an_ended_incident_is_told_where_the_record_names_it(digest: str, told: list[str]) -> None:
+    """A record that a person made names none."""
+    seen = sight([record("gpu-0", spec={"policyHash": digest})], [], "gpu-0")
+    of = find(seen, "gpu-0").record
+    assert of is not None
+    lines = facts.lay_out(facts.incident(of, Told()))
+    assert [line.removeprefix("Policy").strip() for line in lines if line.startswith("Policy")] == told
+
+
 def test_a_described_past_incident_is_of_itself() -> None:
     """Nothing of the device's last incident is told as if it were of that one."""
     name = key("gpu-2").incident_id("40")
@@ -117,6 +127,36 @@ def test_a_held_incident_says_whom_it_waits_for() -> None:
     lines = facts.lay_out(facts.explanation(find(sight([held], [], "gpu-0"), "gpu-0"), None, Told(), LATER))
     assert "Waits for    the guard, which admits it when there is room, or a person's approval" in lines
     assert "Admission    Held by guard: 6 of 12 fenced, 6 allowed" in lines
+    held["spec"]["admission"]["numbers"] = "6 of 12 fenced, 6 allowed; mode approve waits for a person"
+    lines = facts.lay_out(facts.explanation(find(sight([held], [], "gpu-0"), "gpu-0"), None, Told(), LATER))
+    assert f"Asks         a person (Approve): sickbay approve {key('gpu-0').record_name} lets it act" in lines
+    assert not any(line.startswith("Waits for") for line in lines)
+
+
+def test_what_a_person_took_out_is_told_as_such() -> None:
+    """Nothing was reported; without a name it was a person all the same."""
+    for actor, by in (("ann", "ann"), ("", "a person")):
+        spec = {"reason": "Person", "message": "fan noise", "actor": actor}
+        subject = find(sight([record("gpu-0", spec=spec)], [], "gpu-0"), "gpu-0")
+        assert subject.record is not None
+        lines = facts.lay_out(facts.explanation(subject, None, Told(), LATER))
+        assert f"Taken out    by {by}: fan noise" in lines
+        assert not any("(Person)" in line for line in lines)
+        assert timeline.of_record(subject.record)[0].text == f"taken out by {by}: fan noise"
+
+
+def test_conditions_that_do_not_hold_explain_nothing() -> None:
+    """They are in the description of the record alone."""
+    conditions = [
+        {"type": "NeedsOperator", "status": "False", "reason": "Resolved"},
+        {"type": "WantsAdmission", "status": "True", "reason": "Held"},
+    ]
+    subject = find(sight([record("gpu-0", status={"conditions": conditions})], [], "gpu-0"), "gpu-0")
+    assert subject.entry is not None
+    explained_ = "\n".join(facts.lay_out(facts.explanation(subject, None, Told(), LATER)))
+    assert "Conditions   WantsAdmission=True Held" in explained_
+    assert "NeedsOperator" not in explained_
+    assert "NeedsOperator=False Resolved" in "\n".join(facts.lay_out(facts.quarantine(subject.entry)))
 
 
 @pytest.mark.parametrize(("effect", "state"), [("NoSchedule", "Tainted"), ("None", "InService")])
@@ -166,6 +206,17 @@ def test_the_record_alone_tells_a_shorter_story() -> None:
         rows = timeline.rows(timeline.of_record(subject.record))
         said = "\n".join(Printer(timeline.COLUMNS).table(rows)) + "\n"
         assert said == golden(f"events-{name}", said)
+
+
+def test_a_condition_is_told_without_the_phase_it_came_in() -> None:
+    """The record knows the present phase alone; as JSON the key is left out."""
+    subject = find(WARD, "gpu-1")
+    assert subject.record is not None
+    (row,) = (row for row in timeline.rows(timeline.of_record(subject.record)) if "ProbeCannotRun" in row.cells[2])
+    assert row.cells[1] == ""
+    assert "phase" not in row.data
+    (told,) = timeline.rows(timeline.of_incident(STORY[1:]))
+    assert told.data["phase"] == "Evacuating"
 
 
 def test_who_gave_a_device_up_is_told() -> None:

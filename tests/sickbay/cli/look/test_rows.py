@@ -59,6 +59,26 @@ def test_a_name_that_names_nothing_is_told() -> None:
     assert [row.name.rpartition("/")[2] for row in found] == ["100", "100", "40"]
 
 
+@pytest.mark.parametrize(
+    ("numbers", "asks"),
+    [
+        ("0 of 8 devices of gpu fenced; mode approve waits for a person", "Approve"),
+        ("3 of 8 devices of gpu fenced; waits until a device is released, or for a person", ""),
+    ],
+)
+def test_an_incident_that_waits_for_a_persons_word_asks_for_it(numbers: str, asks: str) -> None:
+    """As the guard wrote it; where room comes by itself nobody has to do anything. Its own question comes first."""
+    held = record("gpu-0", spec={"admission": {"state": "Held", "by": "guard", "numbers": numbers}})
+    (row,) = rows(Kind.INCIDENTS, sight([held]), Wanted(), LATER)
+    assert row.cells[5] == asks
+    held["status"]["conditions"] = [{"type": "NeedsOperator", "status": "True", "reason": "UnknownTooLong"}]
+    (row,) = rows(Kind.INCIDENTS, sight([held]), Wanted(), LATER)
+    assert row.cells[5] == "UnknownTooLong"
+    admitted = record("gpu-0", spec={"admission": {"state": "Admitted", "by": "ann", "numbers": numbers}})
+    (row,) = rows(Kind.INCIDENTS, sight([admitted]), Wanted(), LATER)
+    assert row.cells[5] == ""
+
+
 def test_what_was_shown_stays_in_sight() -> None:
     """A watch shows how an incident ends, which it would not list."""
     ended = key("gpu-2").incident_id("100")
