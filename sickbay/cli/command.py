@@ -15,7 +15,7 @@ from k8s.records import Records
 from sickbay import errors
 from sickbay.cli import shared
 from sickbay.cli.acting import acting_options
-from sickbay.cli.finding import NODE, REASON, actor, cluster, end_of, the_record
+from sickbay.cli.finding import NODE, REASON, actor, cluster, end_of, the_record, words_of
 from sickbay.model.base import tamed
 from sickbay.model.command import Command, CommandVerb, Outcome
 from sickbay.model.record import APPROVED, NEEDS_OPERATOR, Condition, Record
@@ -26,7 +26,7 @@ from workers.run import temporal_of
 _Body = Callable[..., None]
 _Option = Callable[[_Body], _Body]
 
-_TARGET: Final = click.argument("target", metavar="INCIDENT|DEVICE")
+_TARGET: Final = words_of("target", "INCIDENT|DEVICE")
 _SETTINGS: Final = shared.settings_options(*shared.CLUSTER, *shared.TEMPORAL, *shared.LOG)
 _UNTIL: Final = click.option("--until", metavar="TIME", help="When it ends, like 2026-11-30T18:00:00Z.")
 _FOR: Final = click.option("--for", "length", metavar="LENGTH", help="How long it lasts, like 2h or 7d.")
@@ -100,7 +100,8 @@ async def give(gateway: Gateway, temporal: Temporal, command: Command, target: s
     """Give a command to the incident that a word names, in the name of whoever asks, and say what became of it.
 
     Raises:
-        UsageError: there is no such incident, it has ended, or it refuses; the text says why.
+        SickbayError: there is no such incident.
+        UsageError: it has ended, or it refuses; the text says why.
         TemporalUnavailable: no answer.
     """
     records = Records(gateway)

@@ -13,7 +13,7 @@ from k8s.rights import user
 from sickbay import errors
 from sickbay.cli import shared
 from sickbay.cli.acting import acting_options
-from sickbay.cli.finding import NODE, REASON, cluster, the_record
+from sickbay.cli.finding import NODE, REASON, cluster, the_record, words_of
 from sickbay.model.base import tamed
 from sickbay.model.record import Disowning, Record
 from sickbay.settings import Settings
@@ -23,7 +23,7 @@ RACES: Final = 5
 
 
 @click.command()
-@click.argument("target", metavar="INCIDENT|DEVICE")
+@words_of("target", "INCIDENT|DEVICE")
 @REASON
 @NODE
 @acting_options
@@ -47,7 +47,8 @@ async def give_up(gateway: Gateway, target: str, node: str | None, reason: str) 
     """Write into the record of a device that whoever asks gives it up, and say what comes next.
 
     Raises:
-        UsageError: there is no such incident, or it has ended, or no reason is given; the text says what to do.
+        SickbayError: there is no such incident.
+        UsageError: it has ended, or no reason is given; the text says what to do.
         Forbidden: the API server refuses: not of the group that may.
     """
     if not reason.strip():

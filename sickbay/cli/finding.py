@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import click
 import structlog
@@ -23,6 +23,8 @@ from sickbay.model.base import parse_duration, tamed
 from sickbay.model.device import DeviceKey
 from sickbay.model.record import Record
 from sickbay.settings import Settings
+
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 log = structlog.get_logger(__name__)
 
@@ -64,13 +66,16 @@ def the_record(records: Iterable[Record], wanted: str, node: str | None = None) 
     An open incident goes before those that have ended.
 
     Raises:
-        UsageError: none, or several; the text names them.
+        SickbayError: there is none.
+        UsageError: there are several; the text names them.
     """
     found = [r for r in records if _names(r, wanted) and node in {None, r.spec.node}]
     among = [r for r in found if not r.closed] or found
     if not among:
         where = f" on node {node}" if node else ""
-        raise errors.UsageError(f"{tamed(wanted)}: no incident of such a device{where}; 'kubectl get dq' lists all")
+        raise errors.SickbayError(
+            f"{tamed(wanted)}: no incident of such a device{where}; see sickbay get incidents --all"
+        )
     if len(among) > 1:
         names = ", ".join(str(r.spec.key) for r in among[:SHOWN])
         raise errors.UsageError(f"{tamed(wanted)}: fits {len(among)} devices: {names}; name one in full, or its --node")
@@ -94,7 +99,8 @@ async def the_device(gateway: Gateway, cluster: str, wanted: str, node: str | No
         node: where it is.
 
     Raises:
-        UsageError: none, or several; the text names them.
+        SickbayError: there is none.
+        UsageError: there are several; the text names them.
     """
     found: dict[DeviceKey, str] = {}
     for published in (await list_all(gateway, RESOURCESLICES, _SLICE)).items:
@@ -108,9 +114,7 @@ async def the_device(gateway: Gateway, cluster: str, wanted: str, node: str | No
                 found[key] = spec.node_name
     if not found:
         where = f" on node {node}" if node else ""
-        raise errors.UsageError(
-            f"{tamed(wanted)}: no driver publishes such a device{where}; see 'kubectl get resourceslices'"
-        )
+        raise errors.SickbayError(f"{tamed(wanted)}: no driver publishes such a device{where}; see sickbay get devices")
     if len(found) > 1:
         names = ", ".join(str(key) for key in list(found)[:SHOWN])
         raise errors.UsageError(f"{tamed(wanted)}: fits {len(found)} devices: {names}; name one in full, or its --node")
@@ -140,6 +144,15 @@ def end_of(until: str | None, length: str | None, now: datetime) -> datetime | N
         return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
     except (ValueError, OverflowError) as error:
         raise errors.UsageError(f"--until: {until!r} is no time; write it like 2026-11-30T18:00:00Z") from error
+
+
+def words_of(name: str, metavar: str) -> Callable[[CommandT], CommandT]:
+    """Give a command an argument of one word or several, as people copy them: ``node-2 gpu-0`` is ``node-2/gpu-0``."""
+
+    def joined(_: click.Context, __: click.Parameter, words: tuple[str, ...]) -> str:
+        return "/".join(words)
+
+    return click.argument(name, metavar=metavar, nargs=-1, required=True, callback=joined)
 
 
 REASON: Final = click.option("--reason", required=True, metavar="TEXT", help="Why, for people; it is kept.")

@@ -84,9 +84,7 @@ async def _list(settings: Settings, kind: Kind, wanted: Wanted, printer: Printer
     if not unknown or found:
         _print(printer, found, one=len(wanted.names) == 1 and len(found) == 1)
     if unknown:
-        raise errors.SickbayError(
-            "\n".join(f"no {kind} of the name {name!r}; see sickbay get {kind}" for name in unknown)
-        )
+        raise _unknown(kind, unknown)
     if not found and not printer.structured:
         click.echo(f"No {kind} found.", err=True)
 
@@ -105,6 +103,10 @@ async def _watch(settings: Settings, kind: Kind, wanted: Wanted, printer: Printe
 
     async with reader(settings) as gateway:
         _tell_pause(await pausing.read(gateway))
+        if wanted.names:
+            unknown = never(kind, await sights.look(gateway, slices=True), wanted)
+            if unknown:
+                raise _unknown(kind, unknown)
         await sights.follow(gateway, tell, slices=kind is Kind.DEVICES)
 
 
@@ -113,6 +115,23 @@ def _tell_pause(control: Control | None) -> None:
     notice = pausing.notice(control, utc_now())
     if notice:
         click.echo(notice, err=True)
+
+
+def never(kind: Kind, sight: Sight, wanted: Wanted) -> list[str]:
+    """Give the names of which a watch would show nothing: those of none of its kind, and of no device that may get one.
+
+    Args:
+        kind: what is watched.
+        sight: with resource slices.
+        wanted: by the command line.
+    """
+    named = Wanted(wanted.names, ended=wanted.ended)
+    now = utc_now()
+    return missing([*rows(kind, sight, named, now), *rows(Kind.DEVICES, sight, named, now)], wanted)
+
+
+def _unknown(kind: Kind, names: list[str]) -> errors.SickbayError:
+    return errors.SickbayError("\n".join(f"no {kind} of the name {name!r}; see sickbay get {kind}" for name in names))
 
 
 def _print(printer: Printer, found: list[Row], *, one: bool) -> None:

@@ -16,7 +16,7 @@ from k8s.rights import user
 from sickbay import errors
 from sickbay.cli import shared
 from sickbay.cli.acting import acting_options
-from sickbay.cli.finding import NODE, REASON, cluster, the_device
+from sickbay.cli.finding import NODE, REASON, cluster, the_device, words_of
 from sickbay.model.base import tamed
 from sickbay.model.record import Record
 from sickbay.policy.opening import quarantined_by
@@ -24,7 +24,7 @@ from sickbay.settings import Settings
 
 
 @click.command()
-@click.argument("device", metavar="DEVICE")
+@words_of("device", "DEVICE")
 @REASON
 @NODE
 @acting_options
@@ -47,7 +47,8 @@ async def take_out(gateway: Gateway, device: str, node: str | None, reason: str)
     """Create the device's record in the name of whoever asks, or take over the one that is left; say what comes next.
 
     Raises:
-        UsageError: no such device, or it has an incident; the text says what to do.
+        SickbayError: no such device.
+        UsageError: it has an incident; the text says what to do.
         Forbidden: the API server refuses.
     """
     control, records = await ControlMap(gateway).read(), Records(gateway)

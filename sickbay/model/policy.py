@@ -8,10 +8,20 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator, model_validator
 
-from sickbay.model.base import Config, Duration
+from sickbay.model.base import Config, Duration, format_duration
 from sickbay.model.business import Business
+
+
+def _some(value: timedelta) -> timedelta:
+    if not value:
+        raise ValueError("0s would look without a pause; write a time like 30s")
+    return value
+
+
+Pause = Annotated[Duration, AfterValidator(_some)]
+"""Between two looks at something: never zero."""
 
 
 class Mode(StrEnum):
@@ -102,6 +112,13 @@ class Probe(Config):
     identity: dict[str, str] = Field(default_factory=dict)
     """Per driver, the attribute of a device that names the hardware; default ``uuid``."""
 
+    @model_validator(mode="after")
+    def _ordered(self) -> Probe:
+        if self.first > self.longest:
+            first, longest = format_duration(self.first), format_duration(self.longest)
+            raise ValueError(f"first {first} is above longest {longest}; lower first or raise longest")
+        return self
+
     def identity_attribute(self, driver: str) -> str:
         """Name the attribute that tells one piece of hardware of this driver from another."""
         return self.identity.get(driver, "uuid")
@@ -122,10 +139,19 @@ class Soak(Config):
 
     time: Duration = timedelta(minutes=10)
     """Fresh Healthy without a break, by the canary's own status: longer than the device needs to get hot."""
-    check: Duration = timedelta(seconds=30)
+    check: Pause = timedelta(seconds=30)
     """Between two looks; below `staleness`, so that each finds a Lease that has moved."""
     deadline: Duration = timedelta(hours=2)
     """From its beginning until it is given up as proving nothing."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Soak:
+        if self.time >= self.deadline:
+            time, deadline = format_duration(self.time), format_duration(self.deadline)
+            raise ValueError(
+                f"time {time} is not below deadline {deadline}, so that none could pass; lower time or raise deadline"
+            )
+        return self
 
 
 class Ramp(Config):
@@ -133,7 +159,7 @@ class Ramp(Config):
 
     time: Duration = timedelta(minutes=10)
     """How long; 0s releases to all at once."""
-    check: Duration = timedelta(seconds=30)
+    check: Pause = timedelta(seconds=30)
     """Between two looks at what those who took it say."""
 
 
@@ -182,13 +208,26 @@ class Policy(Config):
     quarantine: Quarantine = Quarantine()
     probe: Probe = Probe()
     canary: Canary = Canary()
-    soak: Soak = Soak()
+    soak: Annotated[Soak, Field(validate_default=True)] = Soak()
     business: Business = Business()
     ramp: Ramp = Ramp()
     keep: Duration = timedelta(days=7)
     """How long the record of an ended incident is kept."""
     runbook: Annotated[str, Field(pattern=r"^(https?://[\w.~:/?#@!$&'*+,;=%-]+)?$", max_length=300)] = ""
     """Address of your own runbook, for the incident's page; empty = Sickbay's documentation."""
+
+    @field_validator("soak")
+    @classmethod
+    def _fresh(cls, soak: Soak, others: ValidationInfo) -> Soak:
+        """A field's own validator, so that the problem has its line: what ``staleness`` is was read before."""
+        staleness = others.data.get("staleness")
+        if staleness is not None and soak.check >= staleness:
+            check, age = format_duration(soak.check), format_duration(staleness)
+            raise ValueError(
+                f"check {check} is not below staleness {age}, so that a look could find a Lease too old to count; "
+                "lower soak.check or raise staleness"
+            )
+        return soak
 
     @cached_property
     def digest(self) -> str:

@@ -36,6 +36,7 @@ RUN ln -s python3 /usr/bin/python && rm -f /usr/lib/python3*/EXTERNALLY-MANAGED
 """
 """What the steps need of python:…-slim: `python` with venv and pip, and useradd."""
 
+DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
 PACKAGES = "python3,python3-pip,python3-venv,ca-certificates,passwd"
 MACHINES_OWN = (Path("/etc/ssl/certs/ca-certificates.crt"), Path("/etc/pip.conf"))
 
@@ -84,7 +85,8 @@ def buildah(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Buildah]:
     (directory / "Base").write_text(BASE, encoding="utf-8")
     tool = Buildah(directory)
     version = "3.11"
-    base = f"docker.io/library/python:{version}-slim"
+    (base,) = {line.split()[1] for line in DOCKERFILE.splitlines() if line.startswith("FROM ")}
+    base = base.replace("${PYTHON}", version)
     tool.must("bud", "--pull-never", "--tag", base, "--file", str(directory / "Base"), str(directory))
     # The index that this machine uses, and that it may have an authority of its own, are no matter of the Dockerfile.
     given = [f"--volume={file}:{file}:ro" for file in MACHINES_OWN if file.exists()]

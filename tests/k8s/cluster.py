@@ -70,7 +70,7 @@ async def create_template(gateway: Gateway, namespace: str, name: str, driver: s
 
 def pod_spec(*, claim: str = "", template: str = "", restart: str = "Always") -> dict[str, Any]:
     """Build a pod's spec: one container that uses a claim, a claim of its own, or none."""
-    container: dict[str, Any] = {"name": "main", "image": "sickbay.dev/work:v1"}
+    container: dict[str, Any] = {"name": "main", "image": "sickbay.dev/job:v1"}
     spec: dict[str, Any] = {
         "containers": [container],
         "restartPolicy": restart,

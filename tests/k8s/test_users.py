@@ -224,14 +224,12 @@ async def test_a_blocked_pod_that_may_not_move_any_more_is_blocked_no_more(
     """Nobody tries its eviction again: it is told why it stays, and not of the budget that blocked it."""
     (node,) = await add_nodes(1, cluster.shape(namespace))
     await cluster.create_claim(lab.gateway, namespace, "one", f"{namespace}.example")
-    await cluster.create_pod(lab.gateway, namespace, "work", claim="one")
-    pod = await cluster.running(lab.gateway, namespace, "work")
-    blocked = user(
-        namespace=namespace, name="work", uid=pod.metadata.uid, state=UserState.BLOCKED, note="budget quorum"
-    )
+    await cluster.create_pod(lab.gateway, namespace, "job", claim="one")
+    pod = await cluster.running(lab.gateway, namespace, "job")
+    blocked = user(namespace=namespace, name="job", uid=pod.metadata.uid, state=UserState.BLOCKED, note="budget quorum")
     (now,) = await lists(sickbay.gateway).users(cluster.device(namespace, node), (blocked,))
     assert (now.state, now.may_move) == (UserState.FOUND, False)
-    assert f"delete pod {namespace}/work" in now.note
+    assert f"delete pod {namespace}/job" in now.note
     assert changed((blocked,), (now,))
 
 

@@ -252,7 +252,7 @@ async def test_a_person_takes_a_device_out_of_service(scene: Scene) -> None:
     """It is fenced in their name and comes back by a probe; the record of then is taken over the next time."""
     seat = await scene.lone_pod("spare")
     async with ann(scene) as who:
-        with pytest.raises(errors.UsageError, match="no driver publishes"):
+        with pytest.raises(errors.SickbayError, match="no driver publishes"):
             await take_out(who.gateway, "gpu-of-nobody", None, "noise")
         told = await take_out(who.gateway, seat.device, seat.key.pool, "fan noise")
         assert seat.key.record_name in told

@@ -12,7 +12,7 @@ from k8s.wire import ResourceSlice
 from sickbay.cli.checkup.finding import Finding, Scene, Severity, some
 from sickbay.cli.look.entry import entries
 from sickbay.model.device import DeviceKey
-from sickbay.model.policy import Mode, Policy, Probe
+from sickbay.model.policy import Canary, Mode, Policy, Probe
 
 
 async def identities(scene: Scene) -> list[Finding]:
@@ -86,11 +86,19 @@ async def records(scene: Scene) -> list[Finding]:
 
 
 async def probe(scene: Scene) -> list[Finding]:
-    """Whether the policy names a probe."""
+    """Whether the policy names a probe and a canary."""
     if scene.policy is None:
-        return [Finding("Probe", Severity.OK, "no policy was given; with --policy FILE its probe is looked at, too")]
-    image = scene.policy.probe.image
-    if scene.policy.mode in {Mode.APPROVE, Mode.ENFORCE} and image == Probe().image:
-        what = f"probe.image is the placeholder {image}: what is fenced ends with a person"
-        return [Finding("Probe", Severity.WARNING, what, "build one, see docs/probe.md, and name it in the policy")]
-    return [Finding("Probe", Severity.OK, image)]
+        return [Finding("Probe", Severity.OK, "no policy was given; with --policy FILE its images are looked at, too")]
+    acts = scene.policy.mode in {Mode.APPROVE, Mode.ENFORCE}
+    named = (
+        ("Probe", "probe.image", scene.policy.probe.image, Probe().image),
+        ("Canary", "canary.image", scene.policy.canary.image, Canary().image),
+    )
+    return [_image(check, key, image, placeholder=acts and image == default) for check, key, image, default in named]
+
+
+def _image(check: str, key: str, image: str, *, placeholder: bool) -> Finding:
+    if not placeholder:
+        return Finding(check, Severity.OK, image)
+    what = f"{key} is the placeholder {image}: what is fenced ends with a person"
+    return Finding(check, Severity.WARNING, what, "build one, see docs/probe.md, and name it in the policy")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from sickbay.cli import main
 from sickbay.cli.command import give
 from sickbay.cli.disown import give_up
 from sickbay.cli.finding import end_of, the_record
+from sickbay.cli.main import COMMANDS
 from sickbay.model.command import Command, CommandVerb
 from sickbay.model.device import DeviceKey
 from sickbay.model.observation import Health
@@ -59,8 +61,11 @@ def test_a_word_that_fits_several_or_none_is_an_error() -> None:
     """It names them, and the remedy; an open incident goes before one that has ended."""
     with pytest.raises(errors.UsageError, match=r"fits 2 devices: .*node-1/gpu-3.*name one in full"):
         the_record([record(), record(OTHER)], "gpu-3")
-    with pytest.raises(errors.UsageError, match=r"gpu-9: no incident of such a device.*kubectl get dq"):
+    with pytest.raises(
+        errors.SickbayError, match=r"gpu-9: no incident of such a device.*sickbay get incidents"
+    ) as none:
         the_record([record()], "gpu-9")
+    assert none.value.exit_status == 1  # as explain and describe have it
     assert the_record([record(), record(OTHER, closed=True)], "gpu-3").spec.key == DEVICE
 
 
@@ -93,6 +98,14 @@ def test_nobody_commands_without_a_reason(verb: str, capsys: pytest.CaptureFixtu
     """It is asked for before anything else."""
     assert main.run([verb, "gpu-3"]) == 2
     assert "Missing option '--reason'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["pause", "retire", "disown", "quarantine"])
+def test_node_and_device_can_be_two_words(verb: str) -> None:
+    """As `sickbay explain` takes them, and the commands of the lab."""
+    command = getattr(import_module(COMMANDS[verb].module), verb)
+    context = command.make_context(verb, ["node-2", "gpu-0", "--reason", "x"])
+    assert "node-2/gpu-0" in {context.params.get("target"), context.params.get("device")}
 
 
 def test_extend_needs_an_end(capsys: pytest.CaptureFixture[str]) -> None:

@@ -75,5 +75,5 @@ async def test_nobody_is_given_up_without_a_reason(sickbay: Installation) -> Non
     async with eve(sickbay) as gateway:
         with pytest.raises(errors.UsageError, match="--reason: say why"):
             await give_up(gateway, record.name, None, " ")
-        with pytest.raises(errors.UsageError, match="no incident of such a device"):
+        with pytest.raises(errors.SickbayError, match="no incident of such a device"):
             await give_up(gateway, "gpu-of-nobody", None, "needed")

@@ -158,7 +158,7 @@ async def test_stale_lease_is_a_suspect_named_by_the_lease(
 ) -> None:
     """A node that stops renewing makes its devices Unknown; stale again, on a pod that did not change, is another."""
     (device,) = await house.held_devices(namespace, add_nodes, lease_interval=timedelta(seconds=1))
-    async with house.watching(policy(namespace, staleness="4s")) as watcher:
+    async with house.watching(policy(namespace, staleness="4s", soak={"check": "1s"})) as watcher:
         await house.leading(watcher)
         await lab.fleet.stop_lease(device.pool)
         suspect = await house.record(device)

@@ -183,7 +183,7 @@ def wrong(findings: list[Finding]) -> set[str]:
 def test_a_cluster_that_is_well_is_told_so(examined: Examined) -> None:
     """Nothing is wrong but the gate that this API server was started without."""
     assert wrong(examined.well) == {"FeatureGates"}
-    assert {f.check for f in examined.well if f.severity is Severity.WARNING} == {"Probe"}
+    assert {f.check for f in examined.well if f.severity is Severity.WARNING} == {"Probe", "Canary"}
 
 
 def test_nobody_at_work_is_found(examined: Examined) -> None:
