@@ -20,7 +20,7 @@ from k8s.lab.lab import Lab
 from k8s.lab.nodes.fleet import NodeShape
 from k8s.records import Records
 from sickbay.model.record import Phase, Record, RecordStatus
-from tests.installation import Installation, a_device, record_spec
+from tests.installation import OPERATORS, Installation, a_device, record_spec
 from tests.sickbay.cli.commands import ROOT, Shown
 from tests.sickbay.cli.commands import sickbay as run
 
@@ -94,17 +94,19 @@ async def test_a_pause_of_the_installation_is_told_beside_what_there_is(
     patient: Patient, sickbay: Installation
 ) -> None:
     """On stderr, so that scripts read the same rows; an open incident's explanation has it as a fact."""
-    control, told = ControlMap(sickbay.gateway), "paused by ann until somebody resumes: new incidents wait\n"
-    await control.pause(who="ann", why="firmware")
-    try:
-        assert (await patient("get", "devices")).error == told
-        assert (await patient("get", "incidents", "--node", "none")).error == f"{told}No incidents found.\n"
-        assert (await patient("explain", f"{patient.record.spec.node}/gpu-0")).error == told
-        open_one = await patient("explain", patient.device)
-        assert "Paused       the whole installation, by ann, until somebody resumes: firmware\n" in open_one.out
-        assert told not in open_one.error
-    finally:
-        await control.resume()
+    told = "paused by ann until somebody resumes: new incidents wait\n"
+    async with sickbay.as_user("ann", OPERATORS) as ann:
+        control = ControlMap(ann)
+        await control.pause(who="ann", why="firmware")
+        try:
+            assert (await patient("get", "devices")).error == told
+            assert (await patient("get", "incidents", "--node", "none")).error == f"{told}No incidents found.\n"
+            assert (await patient("explain", f"{patient.record.spec.node}/gpu-0")).error == told
+            open_one = await patient("explain", patient.device)
+            assert "Paused       the whole installation, by ann, until somebody resumes: firmware\n" in open_one.out
+            assert told not in open_one.error
+        finally:
+            await control.resume()
     assert (await patient("get", "devices")).error == ""
 
 
