@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from k8s.owners import Owners, facts_of
 from k8s.records import Records
 from k8s.resources import CONFIGMAPS, DEVICEQUARANTINES, JOBS, RESOURCECLAIMTEMPLATES
 from sickbay.model.policy import Mode
-from sickbay.model.record import Condition, RecordStatus
+from sickbay.model.record import Condition, Phase, RecordStatus
 from sickbay.policy.evacuation import may_move
 from sickbay.policy.loading import load_policy
 from sickbay.policy.verdict import Told, parse_told
@@ -86,9 +86,24 @@ def test_links_between_pages_lead_somewhere(page: str) -> None:
 
 
 def test_the_example_of_a_policy_acts() -> None:
-    """It is read by the loader that reads everybody's."""
+    """It is read by the loader that reads everybody's, and as it says every time on the way back is short."""
     name = "docs/examples/policy.yaml"
-    assert load_policy(text(name), name).mode is Mode.ENFORCE
+    policy = load_policy(text(name), name)
+    assert policy.mode is Mode.ENFORCE
+    given = yaml.safe_load(text(name))
+    assert {"confirm", "stable", "settle", "probe", "canary", "soak", "ramp"} <= given.keys()
+    times = (policy.confirm, policy.stable, policy.settle, policy.probe.longest, policy.probe.timeout)
+    later = (policy.canary.timeout, policy.soak.time, policy.soak.check, policy.ramp.time, policy.ramp.check)
+    assert max(*times, *later) <= timedelta(seconds=30)
+
+
+def test_the_readme_names_the_phases_of_a_healed_device() -> None:
+    """What a person sees after healing it, in the order in which they come."""
+    (told,) = re.findall(r"the next probe passes: ([\w, ]+)$", text("README.md"), re.MULTILINE)
+    order = list(Phase)
+    assert [Phase(word) for word in told.split(", ")] == order[
+        order.index(Phase.PROBING) : order.index(Phase.RELEASED) + 1
+    ]
 
 
 async def test_the_example_of_a_job_runs_and_may_be_moved(lab: Lab, namespace: str, add_nodes: AddNodes) -> None:
