@@ -11,7 +11,7 @@ from tests.k8s import cluster
 from tests.prometheus import needs_prometheus
 from tests.stories.scene import Scene
 
-pytestmark = [pytest.mark.lab, pytest.mark.crash, needs_prometheus]
+pytestmark = [pytest.mark.lab, pytest.mark.crash, pytest.mark.soak, needs_prometheus]
 
 
 async def test_a_device_that_works_and_is_not_good_does_not_come_back(scene: Scene) -> None:

@@ -120,6 +120,7 @@ async def test_a_pause_from_the_ui(scene: Scene) -> None:
     assert all(text in told for text in ("given 2", "force_release refused", "retire by unverified (ann) refused"))
 
 
+@pytest.mark.soak
 async def test_a_terminated_incident_is_started_again(scene: Scene) -> None:
     """In its next run, told what it was told before; a command that was given to that run does not reach the next."""
     seat = await scene.lone_pod("ended")
@@ -171,6 +172,7 @@ async def test_a_reset_of_an_open_incident_does_nothing_twice(scene: Scene, task
     assert (after.status.counters.fence, fence.name) == (1, seat.key.numbered(1))
 
 
+@pytest.mark.soak
 async def test_a_reset_in_the_middle_of_an_eviction_evicts_nobody_else(scene: Scene) -> None:
     """The pod goes once, though the run that sent it away never heard so; the one that came for it is left alone."""
     seat, log = await scene.deployment("thrown"), AuditLog(scene.ward.lab.audit_log, from_end=True)
@@ -248,6 +250,7 @@ async def test_a_device_is_retired(scene: Scene) -> None:
             await take_out(who.gateway, seat.device, None, "again")
 
 
+@pytest.mark.soak
 async def test_a_person_takes_a_device_out_of_service(scene: Scene) -> None:
     """It is fenced in their name and comes back by a probe; the record of then is taken over the next time."""
     seat = await scene.lone_pod("spare")

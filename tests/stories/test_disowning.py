@@ -20,6 +20,7 @@ from tests.stories.test_commands import ann, handle_of, paused_by
 pytestmark = pytest.mark.lab
 
 
+@pytest.mark.soak
 async def test_a_bad_device_is_given_up(scene: Scene) -> None:
     """In use, paused and still bad: it goes back by the ordinary order, and stays there until something new is said."""
     seat = await scene.lone_pod("urgent")

@@ -117,6 +117,7 @@ async def test_bad_news_while_the_fence_is_deleted(scene: Scene) -> None:
     await scene.released(seat)
 
 
+@pytest.mark.soak
 async def test_bad_news_that_dies_while_the_fence_is_deleted(scene: Scene) -> None:
     """A pod that reports the device bad during its release, and is gone before anybody could ask it, is not lost."""
     seat = await scene.lone_pod("gasp")
@@ -185,6 +186,7 @@ async def test_a_reset_after_the_end_does_nothing(scene: Scene) -> None:
     assert {e.resource for e in ours} <= {"leases", "configmaps", "selfsubjectaccessreviews"}
 
 
+@pytest.mark.soak
 async def test_a_restart_reopens_nothing(scene: Scene) -> None:
     """What an ended incident has seen opens nothing again, after a restart of Sickbay either."""
     seat = await scene.lone_pod("seen", told={"dies-with-device": "true"}, restart="Never")
