@@ -52,8 +52,7 @@ class ProbeBreaker:
             Conflict: too many others wrote at the same moment: call again.
             UsageError: Sickbay is not installed.
         """
-        key = key_of(StopProbe(target=order.target, number=order.number))
-        now = self._now()
+        key, now = key_of(order), self._now()
         until = now + order.lasts + MARGIN
         return await self._swap(order.trial, lambda before: admitted(before, key, order.trial, until, now))
 

@@ -31,7 +31,14 @@ class Target(Payload):
 
     def effect_key(self, step: str, n: int) -> str:
         """Name one effect, the same after any restart: ``<device>/<status version>/<step>/<n>``."""
-        return f"{self.device}/{self.status_version}/{step}/{n}"
+        return f"{self._steps(step)}{n}"
+
+    def took(self, step: str, effect_key: str) -> bool:
+        """Say whether an effect key names this step of this incident, whatever its number."""
+        return effect_key.startswith(self._steps(step))
+
+    def _steps(self, step: str) -> str:
+        return f"{self.device}/{self.status_version}/{step}/"
 
 
 class Verdict(StrEnum):

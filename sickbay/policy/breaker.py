@@ -11,7 +11,7 @@ from typing import Final
 
 from sickbay.model.base import tamed
 from sickbay.model.breaker import Breaker
-from sickbay.model.contracts import StopProbe
+from sickbay.model.contracts import StartProbe, StopProbe
 from sickbay.model.incident import Trial, Verdict
 from sickbay.model.policy import Probe
 from sickbay.policy.proving import BUSINESS_UNSURE
@@ -74,7 +74,7 @@ def told(breaker: Breaker, trial: Trial) -> str:
     return f"{kind} on {len(breaker.devices)} devices in a row proved nothing, the last one: {breaker.last}"
 
 
-def key_of(trial: StopProbe) -> str:
+def key_of(trial: StartProbe | StopProbe) -> str:
     """Name a trial, the same when it is sent, when it ends, and after a restart in between."""
     return trial.target.effect_key("trial", trial.number)
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
+from k8s.clock import utc_now
 from k8s.election import boot_clock
 from k8s.fences import Fence
 from k8s.store import Change
@@ -33,11 +34,6 @@ DOUBT_SHARE: Final = 0.5
 DOUBT_FLOOR: Final = 16
 """The fleet is in doubt when more than half of all devices that are reported on, and more than these (two nodes of
 eight), are Unknown at once: then it is a driver, a network or ourselves, and no device."""
-
-
-def utc_now() -> datetime:
-    """Tell the time, for records and people; nothing of another clock is compared with it but in days."""
-    return datetime.now(UTC)
 
 
 @dataclass

@@ -276,7 +276,7 @@ class Leader:
         if fence is None or fence.uid != known.uid or fence.terminating:
             return True
         # One that lets in who has opted in does so by the incident's own effect, or a hand changed it.
-        own = fence.effect_key.startswith(target_of(record).effect_key(RAMP_STEP, 0).removesuffix("0"))
+        own = target_of(record).took(RAMP_STEP, fence.effect_key)
         return not any(fence.matches(spec.key, spec.incident, shadow=shadow, ramping=own) for shadow in (False, True))
 
     async def _tell_lost(self, device: DeviceKey, record: Record) -> None:

@@ -11,6 +11,7 @@ from typing import Final
 import structlog
 
 from k8s.breaker import ProbeBreaker
+from k8s.clock import utc_now
 from k8s.control import MemoryMap
 from k8s.fences import Fence, Fences
 from k8s.records import Records
@@ -23,7 +24,7 @@ from sickbay.temporal import Temporal
 from sickbay.watch.alerts import Alerts
 from sickbay.watch.caretaker import Caretaker
 from sickbay.watch.copy import Copy
-from sickbay.watch.directory import Listener, utc_now
+from sickbay.watch.directory import Listener
 from sickbay.watch.housekeeping import Housekeeping
 from sickbay.watch.leader import Leader
 from sickbay.watch.ledger import Ledger

@@ -14,6 +14,7 @@ from typing import Any, Final
 import structlog
 
 from k8s.breaker import ProbeBreaker
+from k8s.clock import utc_now
 from k8s.configmaps import NAMESPACE
 from k8s.control import ControlMap, MemoryMap
 from k8s.election import Election, Timing, boot_clock
@@ -28,7 +29,7 @@ from sickbay.telemetry.metrics import Metrics
 from sickbay.temporal import Temporal
 from sickbay.watch.alerts import Alerts
 from sickbay.watch.copy import Copy
-from sickbay.watch.directory import NOBODY, utc_now
+from sickbay.watch.directory import NOBODY
 from sickbay.watch.office import Office
 from sickbay.watch.term import Parts, Term
 

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from k8s.clock import utc_now
 from k8s.control import ControlMap
 from k8s.election import boot_clock
 from k8s.fences import Fences
@@ -15,7 +16,7 @@ from sickbay.model.policy import Mode, Policy
 from sickbay.model.record import Admission, AdmissionState, Record
 from sickbay.telemetry.metrics import Metrics
 from sickbay.watch.alerts import Alerts
-from sickbay.watch.directory import Directory, utc_now
+from sickbay.watch.directory import Directory
 from sickbay.watch.office import Office
 from sickbay.watch.writer import Writer
 from tests.installation import Installation, a_device, record_spec
