@@ -86,8 +86,10 @@ class PodRun:
         """Run the pod until it is over and, if someone asked for that, deleted."""
         try:
             await self._live()
-            if self.pod.deleted:
-                await self._end()
+            self.over = self._ended_for_good()
+            # That somebody deletes a pod that has just ended by itself may be known to the API server and not yet here.
+            await self._wait(lambda: self.pod.deleted)
+            await self._end()
         except errors.ClusterError as error:
             log.warning("pod.status_refused", pod=self.pod.metadata.name, error=str(error))
         finally:

@@ -260,7 +260,7 @@ class StandInFleet:
         uid = pod.metadata.uid
         if run := self._runs.get(uid):
             run.update(pod)
-        elif pod.spec.node_name in self.nodes and not pod.terminal:
+        elif pod.spec.node_name in self.nodes and (pod.deleted or not pod.terminal):
             run = self._runs[uid] = PodRun(pod, self.nodes[pod.spec.node_name], self._cluster)
             self._running[uid] = self._spawn(run.run(), f"pod {pod.metadata.name}")
 

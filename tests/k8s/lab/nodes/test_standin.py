@@ -11,9 +11,12 @@ import pytest
 from k8s.gateway import decode
 from k8s.lab.lab import Lab
 from k8s.lab.nodes.fleet import Health, NodeShape
+from k8s.lab.nodes.pod import PodRun
+from k8s.lab.nodes.wire import Pod
+from k8s.resources import PODS
 from sickbay import errors
 from tests.conftest import AddNodes
-from tests.k8s.cluster import create_claim, create_pod, create_template, pod_spec, until
+from tests.k8s.cluster import create_claim, create_pod, create_template, delete, pod_spec, until
 from tests.k8s.lab.nodes.ward import Ward, container, told_of
 
 pytestmark = pytest.mark.lab
@@ -144,6 +147,28 @@ async def test_deletion_takes_the_grace_that_the_pod_needs(ward: Ward) -> None:
         nothing = {"metadata": {"finalizers": None}}
         await ward.gateway.request("PATCH", path, body=nothing, content_type="application/merge-patch+json")
         await ward.gone(name)
+
+
+async def test_a_pod_that_ends_by_itself_as_it_is_deleted_goes(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That it is to be deleted reaches its node only after it has written its last status."""
+    held: list[tuple[PodRun, Pod]] = []
+    update = PodRun.update
+
+    def late(run: PodRun, pod: Pod) -> None:
+        if pod.deleted and not pod.terminal:
+            held.append((run, pod))
+        else:
+            update(run, pod)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PodRun, "update", late)
+        await ward.run("p", restart="Never", behaviour={"run-for": "500ms"})
+        await delete(ward.gateway, PODS, ward.namespace, "p")
+        await ward.until("p", lambda status: status["phase"] == "Succeeded")
+    for run, pod in held:
+        run.update(pod)
+    assert held
+    await ward.gone("p")
 
 
 @pytest.mark.parametrize("fails", [False, True])
