@@ -77,6 +77,18 @@ def test_a_kubelet_that_removes_the_pod_is_no_second_deletion() -> None:
     assert verdict(log).violations == []
 
 
+def test_a_pod_may_be_gone_before_the_answer_to_its_deletion_is_logged() -> None:
+    """Who came first deleted it, whoever was answered first."""
+    log = released()
+    stopped = next(n for n, line in enumerate(log.lines) if _request(line) == ("delete", "pods"))
+    deletion = json.loads(log.lines[stopped]) | {"requestReceivedTimestamp": "2026-01-01T00:00:01.000000Z"}
+    by_kubelet = deletion | {"requestReceivedTimestamp": "2026-01-01T00:00:02.000000Z", "user": {"username": "nodes"}}
+    log.lines[stopped : stopped + 1] = [json.dumps(by_kubelet), json.dumps(deletion)]
+    assert verdict(log).violations == []
+    log.lines[stopped + 1] = json.dumps(deletion | {"requestReceivedTimestamp": "2026-01-01T00:00:03.000000Z"})
+    assert any("deleted 0 times" in line for line in verdict(log).violations)
+
+
 def test_dry_runs_and_others_are_not_sickbays_doing() -> None:
     """What an installation tries, and what controllers do."""
     log = released()

@@ -81,11 +81,9 @@ def writes(log: Iterable[str], user: str) -> Iterator[Request]:
     What others wrote is read too: whoever deletes an object that is already being deleted changes nothing.
     """
     versions: dict[tuple[str, ...], set[str]] = defaultdict(set)
-    deleted: set[str] = set()
-    for number, line in enumerate(log, 1):
-        event = json.loads(line)
-        if event["stage"] not in _ENDED or event["verb"] in _READS or "dryRun=All" in event.get("requestURI", ""):
-            continue
+    events = list(_writes(log))
+    deletions = _deletions(events)
+    for number, event in events:
         ref = event.get("objectRef") or {}
         sent, answer = event.get("requestObject") or {}, event.get("responseObject") or {}
         code = (event.get("responseStatus") or {}).get("code", 0)
@@ -99,7 +97,9 @@ def writes(log: Iterable[str], user: str) -> Iterator[Request]:
             code=code,
             sent=sent,
             answer=answer,
-            changed=_changed(event["verb"], code, sent, answer, versions[ref.get("resource", ""), name], deleted),
+            changed=_changed(
+                event["verb"], code, sent, answer, versions[ref.get("resource", ""), name], first=number in deletions
+            ),
         )
         if request.accepted and (version := metadata(answer).get("resourceVersion")):
             versions[ref.get("resource", ""), name].add(version)
@@ -107,7 +107,31 @@ def writes(log: Iterable[str], user: str) -> Iterator[Request]:
             yield request
 
 
-def _changed(verb: str, code: int, sent: Json, answer: Json, versions: set[str], deleted: set[str]) -> bool | None:
+def _writes(log: Iterable[str]) -> Iterator[tuple[int, Json]]:
+    """Give the requests that ended and were meant to change something, each with its line."""
+    for number, line in enumerate(log, 1):
+        event = json.loads(line)
+        if event["stage"] in _ENDED and event["verb"] not in _READS and "dryRun=All" not in event.get("requestURI", ""):
+            yield number, event
+
+
+def _deletions(events: Iterable[tuple[int, Json]]) -> set[int]:
+    """Give the lines of the DELETEs that changed something: of each uid the first that came and was accepted.
+
+    The log has requests in the order in which they were answered: on a busy machine kubelet may have removed a pod
+    before the answer to who marked it for that is logged.
+    """
+    first: dict[str, tuple[str, int]] = {}
+    for number, event in events:
+        code = (event.get("responseStatus") or {}).get("code", 0)
+        if event["verb"] == "delete" and 200 <= code < 300:
+            uid = _deleted_uid(event.get("requestObject") or {}, event.get("responseObject") or {})
+            came = event.get("requestReceivedTimestamp", ""), number
+            first[uid] = min(came, first.get(uid, came))
+    return {number for _, number in first.values()}
+
+
+def _changed(verb: str, code: int, sent: Json, answer: Json, versions: set[str], *, first: bool) -> bool | None:
     if code == 0 or code >= _CUT_OFF:
         return None
     if not 200 <= code < 300:
@@ -115,10 +139,6 @@ def _changed(verb: str, code: int, sent: Json, answer: Json, versions: set[str],
     if verb == "create":
         return True
     if verb == "delete":
-        # A uid is deleted once: what comes later finds it on its way out.
-        uid = _deleted_uid(sent, answer)
-        first = uid not in deleted
-        deleted.add(uid)
         return first
     version = metadata(answer).get("resourceVersion")
     return version != metadata(sent).get("resourceVersion") and version not in versions
