@@ -19,6 +19,7 @@ from k8s.lab.proxy import FaultProxy
 from k8s.lab.temporal import TemporalOptions
 from k8s.lab.temporal_postgres import PostgresOptions
 from k8s.records import Records
+from sickbay import errors
 from sickbay.model.policy import Policy
 from sickbay.model.record import Phase, Record
 from sickbay.temporal import Temporal
@@ -199,6 +200,13 @@ class Ward:
         """Read all records, by name."""
         listing = await until("records are listed", self._records.list, within=120)
         return {record.name: record for record in listing.records}
+
+    async def record(self, name: str) -> Record | None:
+        """Read one record, None if there is none."""
+        try:
+            return await self._records.get(name)
+        except errors.NotFound:
+            return None
 
     async def fences(self) -> dict[str, str]:
         """Tell uid by name of all fences that stand."""

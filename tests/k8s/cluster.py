@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from k8s import claims
 from k8s.gateway import Gateway
@@ -20,6 +20,10 @@ T = TypeVar("T")
 
 _POD = Reader(Pod)
 
+FIRST_PAUSE: Final = 0.02
+LONGEST_PAUSE: Final = 0.3
+"""Seconds between two looks: what is looked at shares two cores with who looks."""
+
 
 def shape(namespace: str, devices: int = 1, **more: Any) -> NodeShape:
     """Shape nodes whose driver is the test's own, so that nobody else's pods take their devices."""
@@ -32,13 +36,13 @@ def device(namespace: str, node: str, name: str = "gpu-0") -> DeviceKey:
 
 
 async def until(look: Callable[[], Awaitable[T | None]], *, within: float = 30.0) -> T:
-    """Look until there is something to see."""
+    """Look until there is something to see: often at first, and less often the longer it takes."""
+    pause = FIRST_PAUSE
     async with asyncio.timeout(within):
-        while True:
-            seen = await look()
-            if seen:
-                return seen
-            await asyncio.sleep(0.02)
+        while not (seen := await look()):
+            await asyncio.sleep(pause)
+            pause = min(LONGEST_PAUSE, pause * 1.2)
+    return seen
 
 
 async def create(gateway: Gateway, resource: Resource, namespace: str, body: Mapping[str, Any]) -> None:

@@ -92,7 +92,7 @@ class Scene:
 
     async def record(self, seat: Seat) -> Record | None:
         """Read the device's record."""
-        return (await self.ward.records()).get(seat.key.record_name)
+        return await self.ward.record(seat.key.record_name)
 
     async def begins(self, seat: Seat) -> Record:
         """Wait until the device has an incident that has said something, whatever has become of it."""

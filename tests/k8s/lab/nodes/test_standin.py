@@ -155,19 +155,19 @@ async def test_a_pod_that_ends_by_itself_as_it_is_deleted_goes(ward: Ward, monke
     update = PodRun.update
 
     def late(run: PodRun, pod: Pod) -> None:
-        if pod.deleted and not pod.terminal:
+        if pod.deleted:
             held.append((run, pod))
         else:
             update(run, pod)
 
     with monkeypatch.context() as patched:
         patched.setattr(PodRun, "update", late)
-        await ward.run("p", restart="Never", behaviour={"run-for": "500ms"})
+        (resource,) = told_of(await ward.run("p", restart="Never", behaviour={"dies-with-device": "true"}))
         await delete(ward.gateway, PODS, ward.namespace, "p")
-        await ward.until("p", lambda status: status["phase"] == "Succeeded")
-    for run, pod in held:
-        run.update(pod)
-    assert held
+        await ward.fleet.break_device(ward.node, resource.rpartition("/")[2])
+        await ward.until("p", lambda status: status["phase"] == "Failed")
+    run, pod = held[0]
+    run.update(pod)
     await ward.gone("p")
 
 
