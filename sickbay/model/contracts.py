@@ -299,10 +299,12 @@ class ProbeStarted(Payload):
     """Whether the probe could be created.
 
     Attributes:
-        waiting: why not yet (somebody holds the device), ``""`` if it is there.
+        waiting: why not yet (somebody holds the device), ``""`` if it is there, or came to an end.
+        verdict: what it came to at once: the cluster would not have it; else None.
     """
 
     waiting: str = ""
+    verdict: ProbeVerdict | None = None
 
 
 class AwaitProbe(Payload):

@@ -252,7 +252,7 @@ CALLS: Final[dict[Verb, Call]] = {
         c.Activity.START_PROBE,
         _start_probe,
         c.ProbeStarted,
-        lambda s, r, now: proving.after_probe_started(s, r.waiting, now),
+        proving.after_probe_started,
     ),
     Verb.STOP_PROBE: _polled(
         c.Activity.STOP_PROBE, _stop_probe, c.Done, lambda s, _, now: proving.after_probe_stopped(s, now)
