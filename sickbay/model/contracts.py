@@ -145,6 +145,7 @@ class Reading(Payload):
         observations: what each source said.
         lease_version: resourceVersion of the node's Lease, ``""`` without one; fresh means: it moved.
         node_gone: the node no longer exists.
+        node_uid: of the node, as its Lease names it; ``""`` if it does not.
         admitted: the record's admission now.
         hardware_id: identity attribute in the newest complete slices, ``unknown`` if not published.
         hardware_unique: no other device of the driver has the same.
@@ -159,6 +160,7 @@ class Reading(Payload):
     observations: tuple[Observation, ...] = ()
     lease_version: str = ""
     node_gone: bool = False
+    node_uid: str = ""
     admitted: bool = False
     admission_numbers: str = ""
     hardware_id: str = UNKNOWN_HARDWARE

@@ -175,6 +175,7 @@ class IncidentState(Payload):
 
     Attributes:
         searchable: names of the search attributes that the namespace knows; any other would fail the workflow's task.
+        node_uid: of the node as it was last read; ``""`` = not known yet.
         severity: the highest that was told and not cleared.
         health: of the last live reading; None if nobody reported.
         healthy_since: since when live readings have been fresh Healthy with nothing written in between.
@@ -218,6 +219,7 @@ class IncidentState(Payload):
     swapped_since: datetime | None = None
     node: str = ""
     node_gone: bool = False
+    node_uid: str = ""
     severity: Health = Health.UNHEALTHY
     reason: Reason = Reason.REPORTED
     message: str = ""

@@ -25,6 +25,7 @@ from sickbay.policy.proving import after_trial_reading, after_verdict, allotted
 from sickbay.policy.standing import stable
 from sickbay.policy.steps import Step, Verb
 from sickbay.policy.story import extended, note
+from sickbay.policy.whereabouts import located
 
 RETRY_EVICTION: Final = timedelta(seconds=10)
 """Pause before an eviction that a disruption budget blocked is tried again: the API server names none when it is 0."""
@@ -138,12 +139,11 @@ def after_read(state: IncidentState, reading: Reading, now: datetime) -> Inciden
         "lease_moved_at": lease_moved_at,
         "observations": reading.observations or state.observations,
         "overruled": _still_said(state.overruled, reading.observations),
-        "node_gone": reading.node_gone,
         "flips": state.flips + _fell(state, reading),
     } | _hardware(state, reading, now)
     if reading.admitted:
         state = admitted(state, reading.admission_numbers, now)
-    state = disowning.told(state, reading.disowned, now)
+    state = located(disowning.told(state, reading.disowned, now), reading, now)
     if bad:
         changes |= {"severity": Health.UNHEALTHY, "reason": reading.reason, "message": reading.message}
         # What a person or a Lease said is verified by the same word as any other: bad, read live.

@@ -76,7 +76,7 @@ def _facts(state: IncidentState) -> Iterator[str]:
     facts = {
         "device": f"`{state.target.device}`",
         "hardware": _safe(state.hardware_id),
-        "node": _safe(state.node),
+        "node": _safe(state.node) + (", gone from the cluster" if state.node_gone else ""),
         **_said(state),
         "read live": f"{state.health or 'nobody reports'}{_at(state.read_at)}{_flips(state)}",
         "admission": _safe(state.admission_numbers) or ("admitted" if state.admitted else "not yet"),
