@@ -12,16 +12,12 @@ from sickbay.model.record import Phase
 from sickbay.policy import business
 from sickbay.policy.evacuate import await_users
 from sickbay.policy.proving import pause_after
-from sickbay.policy.standing import LONGEST_RECHECK, REMINDER, lasted, named, stable
+from sickbay.policy.standing import LONGEST_RECHECK, REMINDER, SHORTEST, lasted, named, stable
 from sickbay.policy.steps import Step, Verb
 from sickbay.policy.whereabouts import gone
 
 PATIENCE: Final = 3
 """Trials in a row that could not run before a person is asked."""
-
-SHORTEST: Final = timedelta(seconds=1)
-"""Shortest pause between two looks at a device that proves itself."""
-
 
 PHASES: Final = {Trial.PROBE: Phase.PROBING, Trial.CANARY: Phase.CANARY}
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import Any, Final
 
 from temporalio import workflow
@@ -23,6 +22,7 @@ with workflow.unsafe.imports_passed_through():
     from sickbay.policy import commanding, progress
     from sickbay.policy.ladder import next_step
     from sickbay.policy.restraint import settle
+    from sickbay.policy.standing import SHORTEST
     from sickbay.policy.steps import Step, Verb
     from sickbay.policy.story import note
     from workflows.incident import filing, present
@@ -34,9 +34,6 @@ SILENT: Final = frozenset({Verb.READ, Verb.OPEN_RELEASE, Verb.CLOSE, Verb.END})
 
 UNSPEAKABLE: Final = "StatusNotWritten"
 """Reason of a fault that the record cannot be told: it is waited out without trying to say so first."""
-
-SHORTEST: Final = timedelta(seconds=1)
-"""Shortest timer: a deadline that has passed must not make the loop spin."""
 
 SUMMARY: Final = 200
 """Bytes of an activity's or timer's summary."""
