@@ -44,7 +44,7 @@ def enter(state: IncidentState, step: Step, now: datetime) -> IncidentState:
     asking = state.fault is not None and step.phase is not Phase.RELEASING and not step.phase.final
     phase = Phase.NEEDS_OPERATOR if asking else step.phase
     if phase is not state.phase:
-        changes |= {"phase": phase, "timeline": extended(state, phase, step.message, now)}
+        changes |= {"phase": phase, **extended(state, phase, step.message, now)}
     # To read decides nothing: who is asked meanwhile stays asked.
     ask = step.ask or state.fault or (state.ask if step.verb is Verb.READ else None)
     if (ask and ask.reason) != (state.ask and state.ask.reason):
@@ -91,7 +91,7 @@ def heard(state: IncidentState, observed: Observed, now: datetime) -> IncidentSt
             "severity": observed.health,
             "reason": observed.reason,
             "message": observed.message,
-            "timeline": extended(state, state.phase, f"now reported {observed.health}", now),
+            **extended(state, state.phase, f"now reported {observed.health}", now),
         }
     return state.model_copy(update=changes)
 
@@ -111,7 +111,7 @@ def admitted(state: IncidentState, numbers: str, now: datetime) -> IncidentState
         update={
             "admitted": True,
             "admission_numbers": numbers,
-            "timeline": extended(state, state.phase, text, now),
+            **extended(state, state.phase, text, now),
         }
     )
 

@@ -187,7 +187,7 @@ def called_off(state: IncidentState, now: datetime, *, news: bool) -> IncidentSt
         "next_probe_at": now + pause_after(state, attempts),
         "users_at": None,
         "unsaid": True,
-        "timeline": extended(state, state.phase, "bad news after it had passed: no release", now),
+        **extended(state, state.phase, "bad news after it had passed: no release", now),
     }
     if state.probe is not ProbeStage.NONE:
         changes["probe"] = ProbeStage.JUDGED  # it may be there, or half of it

@@ -17,7 +17,7 @@ with workflow.unsafe.imports_passed_through():
     from sickbay.model import contracts as c
     from sickbay.model.base import Payload, tamed
     from sickbay.model.command import COMMAND_UPDATE, UNVERIFIED, Answer, Command, CommandVerb, Halt
-    from sickbay.model.incident import IncidentReport, IncidentState
+    from sickbay.model.incident import IncidentReport, IncidentState, Teller
     from sickbay.model.record import Phase
     from sickbay.policy import commanding, progress
     from sickbay.policy.ladder import next_step
@@ -222,7 +222,7 @@ class DeviceIncident:
     def _failed(self, error: BaseException, reason: str, remedy: str, activity: str = "") -> None:
         if is_cancelled_exception(error):
             # Cancel from the UI must not leave a fenced device without a keeper: it is noted, and the loop goes on.
-            self._state = note(self._state, "cancelled by hand; goes on", workflow.now())
+            self._state = note(self._state, "cancelled by hand; goes on", workflow.now(), Teller.ANYBODY)
             return
         self._state = progress.failed(self._state, activity, reason, tamed(remedy, 400), workflow.now())
 
