@@ -96,13 +96,6 @@ def test_probe_of_an_earlier_run_is_removed_first() -> None:
     assert incident_state(record(earlier), Policy()).probe is ProbeStage.NONE
 
 
-def test_a_trial_that_an_ended_incident_left_is_removed_first() -> None:
-    """A fence that stood alone may be of an incident whose record was closed by hand, with its canary on the device."""
-    earlier = status(Phase.RELEASED, 3, incident=DEVICE.incident_id("1"))
-    for reason in (Reason.ORPHAN, Reason.SWAPPED):
-        assert incident_state(record(earlier, reason=reason), Policy()).probe is ProbeStage.JUDGED
-
-
 def test_orders_outlive_a_terminated_run() -> None:
     """Whoever terminates an incident has not taken back what others told it; those of an earlier one are not ours."""
     since = datetime(2026, 1, 10, 11, tzinfo=UTC)
