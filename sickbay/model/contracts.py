@@ -172,6 +172,7 @@ class WriteStatus(Payload):
     """Write phase, counters and conditions of the record: read, and write only what differs.
 
     Attributes:
+        trial: that may be there under ``probe_number``; None = none is.
         wants_admission: ask the leader through the condition ``WantsAdmission``.
         ask: what a person is asked, as the condition ``NeedsOperator``.
         hardware_id: as the incident knows it.
@@ -185,6 +186,7 @@ class WriteStatus(Payload):
     fence_number: int = 0
     fence_uid: str = ""
     probe_number: int = 0
+    trial: Trial | None = None
     release_number: int = 0
     wants_admission: bool = False
     ask: Ask | None = None

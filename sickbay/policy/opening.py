@@ -252,7 +252,7 @@ def incident_state(record: Record, policy: Policy) -> IncidentState:
         fence_allotted=fence_allotted(record),
         # A trial of an earlier run may still be there; the leader removes what an incident that has ended left.
         probe=ProbeStage.JUDGED if counters.probe and same else ProbeStage.NONE,
-        trial=Trial.CANARY if status.phase in {Phase.CANARY, Phase.SOAKING} else Trial.PROBE,
+        trial=Trial(status.trial) if status.trial in set(Trial) else Trial.PROBE,
         flaps=_flaps(record, policy),
         probe_number=counters.probe,
         release_number=counters.release,

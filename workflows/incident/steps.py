@@ -111,6 +111,7 @@ def _write(state: IncidentState, _: Step) -> c.WriteStatus:
         fence_number=state.fence_number,
         fence_uid=state.fence_uid,
         probe_number=state.probe_number,
+        trial=None if state.probe is ProbeStage.NONE else state.trial,
         release_number=state.release_number,
         wants_admission=state.phase is Phase.HELD,
         ask=state.ask,
