@@ -26,7 +26,7 @@ class ProbeActivities:
         Safe to repeat because claim and pod are named by device and number, and what is there is not made again.
         """
         await own_record(self._records, step.target)
-        return ProbeStarted(waiting=await self._probes.start(step))
+        return await self._probes.start(step)
 
     @effect(Activity.AWAIT_PROBE)
     async def await_probe(self, step: AwaitProbe) -> ProbeVerdict:

@@ -66,6 +66,7 @@ class RecordActivities:
                 "verified": step.verified,
                 "hardware_id": _hardware(status, step),
                 "counters": _grown(status.counters, step),
+                "trial": str(step.trial or ""),
                 "fence": _fence(status.fence, step),
                 "expires_at": step.expires_at and step.expires_at.replace(microsecond=0),  # people read it
                 "orders": step.orders,
@@ -209,6 +210,7 @@ def _closed(record: Record, step: CloseRecord, now: datetime) -> RecordStatus:
             "hardware_id": _hardware(status, step),
             # A retired device's fence stays where it is.
             "fence": status.fence if step.outcome is Phase.RETIRED else FenceRef(),
+            "trial": "",
             "expires_at": None,
             "orders": StandingOrders(),
             "conditions": tuple(_ended(condition, now) for condition in status.conditions),

@@ -8,7 +8,7 @@
 | 429, cause ``DisruptionBudget`` | a budget blocks it |
 | 429 without that cause | our rate is limited: `TooManyRequests` passes up |
 | 500 without a reason, about budgets | several budgets match the pod |
-| 403, or any refusal of an admission webhook | denied |
+| 403, or any refusal of an admission webhook or policy | denied |
 | 409 and the pod is still there, other 5xx, no answer | passes up: read again, then try again |
 | 400, 422 | passes up: our own fault |
 """
@@ -21,6 +21,7 @@ from typing import Final
 from k8s.gateway import Gateway
 from k8s.owners import is_ready
 from k8s.reading import Reader
+from k8s.refusals import by_the_cluster
 from k8s.resources import PODS
 from k8s.wire import Pod
 from sickbay import errors
@@ -110,7 +111,7 @@ def refused(error: errors.ClusterError, uid: str, *, pod_ready: bool) -> Evicted
         return Evicted(uid=uid, outcome=EvictionOutcome.MANY_BUDGETS, message=message, retry_after=MEND)
     if "NamespaceTerminating" in causes:
         return Evicted(uid=uid, outcome=EvictionOutcome.ACCEPTED, message="its namespace is being deleted")
-    if isinstance(error, errors.Forbidden) or _webhook_refused(error):
+    if by_the_cluster(error):
         return Evicted(uid=uid, outcome=EvictionOutcome.DENIED, message=f"refused: {tamed(error.message)}")
     return None
 
@@ -127,8 +128,3 @@ def _budget(said: str, *, pod_ready: bool) -> str:
 def _several_budgets(error: errors.ClusterError) -> bool:
     """Several budgets: a 500 without a reason; the server has no other sign for it than its text."""
     return error.status == 500 and not error.reason and "poddisruptionbudget" in error.message.lower()  # noqa: PLR2004
-
-
-def _webhook_refused(error: errors.ClusterError) -> bool:
-    """A webhook chooses its status itself; a webhook that failed to answer is a 5xx and says something else."""
-    return error.status < 500 and "denied the request" in error.message  # noqa: PLR2004 - the class of refusals

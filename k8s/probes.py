@@ -33,13 +33,14 @@ from k8s.probe_objects import (
     results_of,
 )
 from k8s.reading import Reader, Undecodable
+from k8s.refusals import by_the_cluster
 from k8s.resources import NODES, PODS, RESOURCECLAIMS, Resource
 from k8s.wire import AllocationResult, Event, Node, Pod, ResourceClaim
 from sickbay import errors
-from sickbay.model.contracts import ProbeVerdict, StartProbe
+from sickbay.model.contracts import ProbeStarted, ProbeVerdict, StartProbe
 from sickbay.model.incident import Target, Trial
 from sickbay.model.policy import Probe
-from sickbay.policy.verdict import ProbeFacts, judge, no_room
+from sickbay.policy.verdict import ProbeFacts, judge, no_room, refused
 
 log = structlog.get_logger(__name__)
 
@@ -73,17 +74,18 @@ class Probes:
         self._now = now
         self.breaker = ProbeBreaker(gateway, now=now)
 
-    async def start(self, order: StartProbe) -> str:
+    async def start(self, order: StartProbe) -> ProbeStarted:
         """Create claim and pod of a trial, or find them.
 
         Safe to repeat: both are named by device and number, and what is there is not made again.
 
         Returns:
-            Why not yet, ``""`` if both are there.
+            Both are there; or why not yet; or, as verdict, that the cluster would not have one of them: a quota, Pod
+            Security, missing rights, a webhook or policy. Then the claim may be there alone.
 
         Raises:
             NotFound: namespace ``sickbay-probe`` is missing: Sickbay is not installed.
-            Forbidden: admission or missing rights refused.
+            BadRequest, Invalid: the object is not one, as we or the policy's image wrote it.
         """
         step, device = ProbeStep(order.target, order.number, order.trial), order.target.device
         claim = await self._get(RESOURCECLAIMS, _CLAIM, step.name)
@@ -97,17 +99,21 @@ class Probes:
                 or await self.breaker.admit(order)  # last: who is let through is sent
             )
             if waiting:
-                return waiting
+                return ProbeStarted(waiting=waiting)
             claim = await self._create(RESOURCECLAIMS, _CLAIM, claim_body(step, hardware))
+            if isinstance(claim, ProbeVerdict):
+                return ProbeStarted(verdict=claim)
         if not step.made("ResourceClaim", claim) or claim.metadata.deletion_timestamp:
-            return f"claim {PROBE_NAMESPACE}/{step.name} is left from another probe"
+            return ProbeStarted(waiting=f"claim {PROBE_NAMESPACE}/{step.name} is left from another probe")
         pod = await self._get(PODS, _POD, step.name)
         if pod is None:
             body = pod_body(step, order.image, order.lasts, claim.metadata.resource_version)
             pod = await self._create(PODS, _POD, body)
+            if isinstance(pod, ProbeVerdict):
+                return ProbeStarted(verdict=pod)
         if not step.made("Pod", pod) or pod.metadata.deletion_timestamp:
-            return f"pod {PROBE_NAMESPACE}/{step.name} is left from another probe"
-        return ""
+            return ProbeStarted(waiting=f"pod {PROBE_NAMESPACE}/{step.name} is left from another probe")
+        return ProbeStarted()
 
     async def verdict(
         self, target: Target, number: int, hardware_id: str, trial: Trial = Trial.PROBE
@@ -206,6 +212,7 @@ class Probes:
             return None
 
     async def _create(self, resource: Resource, reader: Reader[Any], body: Mapping[str, Any]) -> Any:
+        """Create an object, or find it; a `ProbeVerdict` if the cluster would not have it."""
         try:
             return reader(await self._gateway.request("POST", resource.path(PROBE_NAMESPACE), body=body)).value
         except errors.AlreadyExists:
@@ -213,6 +220,11 @@ class Probes:
             if found is None:
                 raise
             return found
+        except errors.ClusterError as error:
+            if not by_the_cluster(error):
+                raise
+            log.warning("trial_refused", kind=body["kind"], name=body["metadata"]["name"], why=error.message)
+            return refused(body["kind"], error.message)
 
 
 def _held(held: Claims, step: ProbeStep) -> str:

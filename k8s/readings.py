@@ -78,9 +78,9 @@ class Readings:
         told = await asyncio.gather(*(self._said(*pod, device, held) for pod in pods))
         observations = sorted((o for o in told if o is not None), key=_worst_first)
         node = node or next((o.node for o in observations if o.node), "")
-        lease_version = await self._lease_version(node)
+        lease = await self._lease(node)
         # A Lease goes with its Node, so one that is there answers for both.
-        node_gone = not lease_version and await self._node_gone(node)
+        node_gone = lease is None and await self._node_gone(node)
         hardware = identities.identify(device)
         worst = observations[0] if observations else None
         return Reading(
@@ -88,8 +88,9 @@ class Readings:
             reason=worst.reason if worst else Reason.REPORTED,
             message=worst.message if worst else "",
             observations=tuple(observations),
-            lease_version=lease_version,
+            lease_version="" if lease is None else lease.metadata.resource_version,
             node_gone=node_gone,
+            node_uid="" if lease is None else _owner(lease, node),
             hardware_id=hardware.id,
             hardware_unique=hardware.unique,
         )
@@ -106,14 +107,14 @@ class Readings:
             return _undecodable(_META(data).value, uid, device)
         return observation(pod, device, held) if pod.metadata.uid == uid else None
 
-    async def _lease_version(self, node: str) -> str:
+    async def _lease(self, node: str) -> Lease | None:
         if not node:
-            return ""
+            return None
         try:
             data = await self._gateway.request("GET", LEASES.path(LEASE_NAMESPACE, node))
         except errors.NotFound:
-            return ""
-        return _LEASE(data).value.metadata.resource_version
+            return None
+        return _LEASE(data).value
 
     async def _node_gone(self, node: str) -> bool:
         """Whether the node no longer exists; of a node that is not named nothing is known."""
@@ -132,6 +133,12 @@ def observation(pod: Pod, device: DeviceKey, held: Claims) -> Observation | None
         return None
     told = report(pod, held.by_name, cluster=device.cluster).observations
     return next((o for o in told if o.device == device), None)
+
+
+def _owner(lease: Lease, node: str) -> str:
+    """Name the node whose Lease it is by its uid: kubelet has the Lease owned by the Node that it renews it for."""
+    owners = lease.metadata.owner_references
+    return next((o.uid for o in owners if (o.kind, o.name) == ("Node", node)), "")
 
 
 def _undecodable(item: Object, uid: str, device: DeviceKey) -> Observation | None:

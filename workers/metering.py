@@ -23,6 +23,7 @@ from sickbay.model.contracts import (
     Evicted,
     EvictionOutcome,
     ListUsers,
+    ProbeStarted,
     ProbeVerdict,
     Users,
     WriteStatus,
@@ -49,6 +50,8 @@ class Metering(Interceptor):
         """Count what an attempt that succeeded tells."""
         if isinstance(result, ProbeVerdict):
             self.metrics.verdict(result.verdict)
+        elif isinstance(result, ProbeStarted) and result.verdict is not None:
+            self.metrics.verdict(result.verdict.verdict)
         elif isinstance(result, BusinessVerdict):
             self.metrics.business(result.verdict)
         elif isinstance(result, Evicted):

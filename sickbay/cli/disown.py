@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, Final
 
 import click
@@ -13,10 +12,9 @@ from k8s.rights import user
 from sickbay import errors
 from sickbay.cli import shared
 from sickbay.cli.acting import acting_options
-from sickbay.cli.finding import NODE, REASON, cluster, the_record, words_of
-from sickbay.model.base import tamed
+from sickbay.cli.finding import NODE, REASON, the_record, words_of
+from sickbay.cli.ordering import carry_out
 from sickbay.model.record import Disowning, Record
-from sickbay.settings import Settings
 
 RACES: Final = 5
 """Times that somebody else may write the record first: its incident is at work."""
@@ -34,13 +32,7 @@ def disown(*, target: str, reason: str, node: str | None, **flags: Any) -> None:
     Who did it and why is kept, in the record and in the audit log. It is for the open incident alone: what is said of
     the device afterwards begins another.
     """
-    settings = shared.settings_from(flags)
-    click.echo(asyncio.run(_disown(settings, target, node, tamed(reason, 400))))
-
-
-async def _disown(settings: Settings, target: str, node: str | None, reason: str) -> str:
-    async with cluster(settings) as gateway:
-        return await give_up(gateway, target, node, reason)
+    carry_out(give_up, target, node, reason, flags)
 
 
 async def give_up(gateway: Gateway, target: str, node: str | None, reason: str) -> str:

@@ -30,8 +30,8 @@ POLL: Final = 1.0
 def events(*, name: str, output: Output, watch: bool, **flags: Any) -> None:
     """Tell what happened in an incident, oldest first.
 
-    NAME is that of a record, an incident's id (a past one too), or a device. The incident keeps its last 40 steps;
-    without Temporal there is what its record says.
+    NAME is that of a record, an incident's id (a past one too), or a device. The incident keeps its last 40 steps, and
+    apart from them the last commands; without Temporal there is what its record says.
     """
     settings = shared.settings_from(flags)
     printer = Printer(timeline.COLUMNS, output)
@@ -43,6 +43,8 @@ async def _list(settings: Settings, name: str, printer: Printer) -> None:
     rows = timeline.rows(_story(case, name))
     if case.told.problem:
         click.echo(f"only what the record knows: {case.told.problem}", err=True)
+    if case.told.left_out:
+        click.echo(f"left out: {case.told.left_out}", err=True)
     for line in printer.document(rows, one=False) if printer.structured else printer.table(rows):
         click.echo(line)
 
@@ -56,13 +58,18 @@ async def _watch(settings: Settings, name: str, printer: Printer) -> None:
             continue
         story = _story(case, name)
         # The story is a window that moves: go on after the last line that was shown.
-        begin = story.index(last) + 1 if last in story else 0
+        begin = story.index(last) + 1 if last in story else _after(last, story)
         for line in printer.stream(timeline.rows(story, begin=begin)):
             click.echo(line)
         last = story[-1] if story else last
         if case.subject.entry is None or case.subject.entry.closed or case.subject.past(name):
             return
         await asyncio.sleep(POLL)
+
+
+def _after(last: Line | None, story: list[Line]) -> int:
+    """Find where to go on when the last line has made room for others."""
+    return 0 if last is None else sum(line.at <= last.at for line in story)
 
 
 def _story(case: Case, name: str) -> list[Line]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from datetime import UTC, datetime
 from typing import Any
@@ -16,11 +15,10 @@ from k8s.rights import user
 from sickbay import errors
 from sickbay.cli import shared
 from sickbay.cli.acting import acting_options
-from sickbay.cli.finding import NODE, REASON, cluster, the_device, words_of
-from sickbay.model.base import tamed
+from sickbay.cli.finding import NODE, REASON, the_device, words_of
+from sickbay.cli.ordering import carry_out
 from sickbay.model.record import Record
 from sickbay.policy.opening import quarantined_by
-from sickbay.settings import Settings
 
 
 @click.command()
@@ -34,13 +32,7 @@ def quarantine(*, device: str, reason: str, node: str | None, **flags: Any) -> N
 
     Jobs on it move only if the device is bad, or end by themselves. 'sickbay extend' keeps it out for longer.
     """
-    settings = shared.settings_from(flags)
-    click.echo(asyncio.run(_quarantine(settings, device, node, tamed(reason, 400))))
-
-
-async def _quarantine(settings: Settings, device: str, node: str | None, reason: str) -> str:
-    async with cluster(settings) as gateway:
-        return await take_out(gateway, device, node, reason)
+    carry_out(take_out, device, node, reason, flags)
 
 
 async def take_out(gateway: Gateway, device: str, node: str | None, reason: str) -> str:

@@ -145,6 +145,7 @@ class Reading(Payload):
         observations: what each source said.
         lease_version: resourceVersion of the node's Lease, ``""`` without one; fresh means: it moved.
         node_gone: the node no longer exists.
+        node_uid: of the node, as its Lease names it; ``""`` if it does not.
         admitted: the record's admission now.
         hardware_id: identity attribute in the newest complete slices, ``unknown`` if not published.
         hardware_unique: no other device of the driver has the same.
@@ -159,6 +160,7 @@ class Reading(Payload):
     observations: tuple[Observation, ...] = ()
     lease_version: str = ""
     node_gone: bool = False
+    node_uid: str = ""
     admitted: bool = False
     admission_numbers: str = ""
     hardware_id: str = UNKNOWN_HARDWARE
@@ -170,6 +172,7 @@ class WriteStatus(Payload):
     """Write phase, counters and conditions of the record: read, and write only what differs.
 
     Attributes:
+        trial: that may be there under ``probe_number``; None = none is.
         wants_admission: ask the leader through the condition ``WantsAdmission``.
         ask: what a person is asked, as the condition ``NeedsOperator``.
         hardware_id: as the incident knows it.
@@ -183,6 +186,7 @@ class WriteStatus(Payload):
     fence_number: int = 0
     fence_uid: str = ""
     probe_number: int = 0
+    trial: Trial | None = None
     release_number: int = 0
     wants_admission: bool = False
     ask: Ask | None = None
@@ -299,10 +303,12 @@ class ProbeStarted(Payload):
     """Whether the probe could be created.
 
     Attributes:
-        waiting: why not yet (somebody holds the device), ``""`` if it is there.
+        waiting: why not yet (somebody holds the device), ``""`` if it is there, or came to an end.
+        verdict: what it came to at once: the cluster would not have it; else None.
     """
 
     waiting: str = ""
+    verdict: ProbeVerdict | None = None
 
 
 class AwaitProbe(Payload):

@@ -6,6 +6,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final
 
+from pydantic import Field
+
 from sickbay.model.base import Name, Payload, tamed
 from sickbay.model.business import Checking
 from sickbay.model.command import Orders
@@ -17,7 +19,7 @@ from sickbay.model.record import Phase
 TITLE_BYTES: Final = 200
 
 TIMELINE_LENGTH: Final = 40
-"""Lines of the story kept in state; the rest is in the workflow's history and in the log."""
+"""Lines of the incident's own kept in state; the rest is in the workflow's history and in the log."""
 
 
 class Target(Payload):
@@ -136,12 +138,24 @@ class Ask(Payload):
     since: datetime | None = None
 
 
+class Teller(StrEnum):
+    """Whose doing a line of the story is."""
+
+    INCIDENT = "incident"
+    """What it did, decided or found."""
+    PERSON = "person"
+    """A command of somebody who was asked who it is."""
+    ANYBODY = "anybody"
+    """A signal, whoever sent it."""
+
+
 class TimelineEntry(Payload):
     """One line of the story."""
 
     at: datetime
     phase: Phase
     text: str
+    teller: Teller = Teller.INCIDENT
 
 
 class ProbeStage(StrEnum):
@@ -175,6 +189,7 @@ class IncidentState(Payload):
 
     Attributes:
         searchable: names of the search attributes that the namespace knows; any other would fail the workflow's task.
+        node_uid: of the node as it was last read; ``""`` = not known yet.
         severity: the highest that was told and not cleared.
         health: of the last live reading; None if nobody reported.
         healthy_since: since when live readings have been fresh Healthy with nothing written in between.
@@ -184,6 +199,7 @@ class IncidentState(Payload):
             another effect does.
         faulty: the activity of that step, ``""`` for an error of our own.
         retrying: the pause after the fault is over.
+        left_out: lines of the story that made room for later ones of the same teller.
         reread: something was said; read live before the next decision.
         lease_version: of the node's Lease at the last reading (at first: of the record).
         lease_moved_at: when it was last seen to have moved; None = never, so nothing read was proved fresh.
@@ -218,6 +234,7 @@ class IncidentState(Payload):
     swapped_since: datetime | None = None
     node: str = ""
     node_gone: bool = False
+    node_uid: str = ""
     severity: Health = Health.UNHEALTHY
     reason: Reason = Reason.REPORTED
     message: str = ""
@@ -232,6 +249,7 @@ class IncidentState(Payload):
     retrying: bool = False
     unsaid: bool = True
     timeline: tuple[TimelineEntry, ...] = ()
+    left_out: dict[Teller, int] = Field(default_factory=dict)
 
     read_at: datetime | None = None
     reread: bool = False
@@ -311,3 +329,4 @@ class IncidentReport(Payload):
     attempts: int = 0
     moved: tuple[str, ...] = ()
     timeline: tuple[TimelineEntry, ...] = ()
+    left_out: dict[Teller, int] = Field(default_factory=dict)

@@ -257,6 +257,7 @@ class RecordStatus(Wire):
     """What the incident's activities wrote.
 
     Attributes:
+        trial: what ``counters.probe`` numbers, a `Trial`, for as long as it may be there; ``""`` = none is.
         expires_at: when the quarantine gets too old by its policy, or ends as a person extended it; None = there is
             none.
         hardware_id: of the device as the incident knows it: the first that was read, where the spec has none.
@@ -268,6 +269,7 @@ class RecordStatus(Wire):
     verified: bool = False
     hardware_id: str = Field(default=UNKNOWN_HARDWARE, alias="hardwareID")
     counters: Counters = Counters()
+    trial: str = ""
     fence: FenceRef = FenceRef()
     expires_at: datetime | None = None
     orders: StandingOrders = StandingOrders()

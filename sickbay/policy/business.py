@@ -6,7 +6,7 @@ no answer: the device stays fenced, Prometheus is asked again, and a person is t
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from sickbay.model.base import format_duration
@@ -15,6 +15,7 @@ from sickbay.model.contracts import BusinessVerdict, ProbeVerdict
 from sickbay.model.incident import Ask, IncidentState, ProbeStage, Verdict
 from sickbay.model.record import Phase
 from sickbay.policy.proving import after_verdict, soaked
+from sickbay.policy.standing import SHORTEST
 from sickbay.policy.steps import Step, Verb
 from sickbay.policy.story import note
 
@@ -23,9 +24,6 @@ FAILED: Final = "BusinessCheckFailed"
 
 UNSURE: Final = "BusinessCheckUnsure"
 """Reason of the ask."""
-
-SHORTEST: Final = timedelta(seconds=1)
-"""Shortest pause between two questions."""
 
 
 def check(state: IncidentState, now: datetime) -> Step:

@@ -11,7 +11,7 @@ from sickbay.model.base import format_duration, format_time, tamed
 from sickbay.model.business import Checking
 from sickbay.model.command import REMEMBERED, Answer, Command, CommandVerb, Halt, Outcome, Pause
 from sickbay.model.device import UNKNOWN_HARDWARE
-from sickbay.model.incident import IncidentState, ProbeStage, UserState
+from sickbay.model.incident import IncidentState, ProbeStage, Teller, UserState
 from sickbay.model.policy import Mode
 from sickbay.policy.restraint import bound
 from sickbay.policy.standing import IRREVOCABLE
@@ -63,23 +63,23 @@ def obey(
     if command.id in state.orders.applied:
         return state, Answer(outcome=Outcome.ALREADY_APPLIED, message=f"command {command.id} was applied before")
     effect = _effect(state, command, now, verified=verified)
-    said = f"{command.verb} by {command.actor}"
+    said, teller = f"{command.verb} by {command.actor}", Teller.PERSON if verified else Teller.ANYBODY
     if effect.why_not:
-        return refused(state, f"{said} refused: {effect.why_not}", now), _refused(effect.why_not)
+        return refused(state, f"{said} refused: {effect.why_not}", now, teller), _refused(effect.why_not)
     applied = (*state.orders.applied, command.id)[-REMEMBERED:]
     orders = state.orders.model_copy(update={"applied": applied, **(effect.orders or {})})
     reason = f": {command.reason}" if command.reason else ""
-    after = note(state, tamed(f"{said}{reason}. {effect.told}", 400), now)
+    after = note(state, tamed(f"{said}{reason}. {effect.told}", 400), now, teller)
     after = after.model_copy(update={"reread": True, "unsaid": True, **(effect.changes or {}), "orders": orders})
     return after, Answer(outcome=Outcome.APPLIED, message=effect.told)
 
 
-def refused(state: IncidentState, text: str, now: datetime) -> IncidentState:
+def refused(state: IncidentState, text: str, now: datetime, teller: Teller = Teller.ANYBODY) -> IncidentState:
     """Write a refusal into the story; the same one again only counts up, so that a flood leaves the rest readable."""
     text = tamed(text, 300)
     last = state.timeline[-1] if state.timeline else None
     if last is None or last.text.partition(" (times ")[0] != text:
-        return note(state, text, now)
+        return note(state, text, now, teller)
     times = last.text.partition(" (times ")[2].rstrip(")") or "1"
     again = last.model_copy(update={"at": now, "text": f"{text} (times {int(times) + 1})"})
     return state.model_copy(update={"timeline": (*state.timeline[:-1], again)})

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
 
 from sickbay.model.device import UNKNOWN_HARDWARE, DeviceKey
 from sickbay.model.incident import IncidentState, ProbeStage, Target, Trial
@@ -226,10 +225,6 @@ def _flaps(record: Record, policy: Policy) -> int:
     return sum(past.outcome is Phase.RELEASED and past.closed_at >= since for past in record.status.history)
 
 
-_FENCED_BEFORE: Final = frozenset({Reason.ORPHAN, Reason.SWAPPED})
-"""Reasons of incidents whose device another one left fenced."""
-
-
 def incident_state(record: Record, policy: Policy) -> IncidentState:
     """Build the input of the workflow that a record names.
 
@@ -255,9 +250,9 @@ def incident_state(record: Record, policy: Policy) -> IncidentState:
         bad_since=spec.first_bad_at if verified else None,
         fence_number=max(counters.fence, spec.first_fence - 1),
         fence_allotted=fence_allotted(record),
-        # A probe of an earlier run, or of an incident that did not end by itself, may still be there.
-        probe=ProbeStage.JUDGED if counters.probe and (same or spec.reason in _FENCED_BEFORE) else ProbeStage.NONE,
-        trial=Trial.CANARY if status.phase in {Phase.CANARY, Phase.SOAKING} else Trial.PROBE,
+        # A trial of an earlier run may still be there; the leader removes what an incident that has ended left.
+        probe=ProbeStage.JUDGED if counters.probe and same else ProbeStage.NONE,
+        trial=Trial(status.trial) if status.trial in set(Trial) else Trial.PROBE,
         flaps=_flaps(record, policy),
         probe_number=counters.probe,
         release_number=counters.release,

@@ -25,6 +25,7 @@ from sickbay.policy.proving import after_trial_reading, after_verdict, allotted
 from sickbay.policy.standing import stable
 from sickbay.policy.steps import Step, Verb
 from sickbay.policy.story import extended, note
+from sickbay.policy.whereabouts import located
 
 RETRY_EVICTION: Final = timedelta(seconds=10)
 """Pause before an eviction that a disruption budget blocked is tried again: the API server names none when it is 0."""
@@ -43,7 +44,7 @@ def enter(state: IncidentState, step: Step, now: datetime) -> IncidentState:
     asking = state.fault is not None and step.phase is not Phase.RELEASING and not step.phase.final
     phase = Phase.NEEDS_OPERATOR if asking else step.phase
     if phase is not state.phase:
-        changes |= {"phase": phase, "timeline": extended(state, phase, step.message, now)}
+        changes |= {"phase": phase, **extended(state, phase, step.message, now)}
     # To read decides nothing: who is asked meanwhile stays asked.
     ask = step.ask or state.fault or (state.ask if step.verb is Verb.READ else None)
     if (ask and ask.reason) != (state.ask and state.ask.reason):
@@ -90,7 +91,7 @@ def heard(state: IncidentState, observed: Observed, now: datetime) -> IncidentSt
             "severity": observed.health,
             "reason": observed.reason,
             "message": observed.message,
-            "timeline": extended(state, state.phase, f"now reported {observed.health}", now),
+            **extended(state, state.phase, f"now reported {observed.health}", now),
         }
     return state.model_copy(update=changes)
 
@@ -110,7 +111,7 @@ def admitted(state: IncidentState, numbers: str, now: datetime) -> IncidentState
         update={
             "admitted": True,
             "admission_numbers": numbers,
-            "timeline": extended(state, state.phase, text, now),
+            **extended(state, state.phase, text, now),
         }
     )
 
@@ -138,12 +139,11 @@ def after_read(state: IncidentState, reading: Reading, now: datetime) -> Inciden
         "lease_moved_at": lease_moved_at,
         "observations": reading.observations or state.observations,
         "overruled": _still_said(state.overruled, reading.observations),
-        "node_gone": reading.node_gone,
         "flips": state.flips + _fell(state, reading),
     } | _hardware(state, reading, now)
     if reading.admitted:
         state = admitted(state, reading.admission_numbers, now)
-    state = disowning.told(state, reading.disowned, now)
+    state = located(disowning.told(state, reading.disowned, now), reading, now)
     if bad:
         changes |= {"severity": Health.UNHEALTHY, "reason": reading.reason, "message": reading.message}
         # What a person or a Lease said is verified by the same word as any other: bad, read live.

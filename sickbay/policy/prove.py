@@ -12,15 +12,12 @@ from sickbay.model.record import Phase
 from sickbay.policy import business
 from sickbay.policy.evacuate import await_users
 from sickbay.policy.proving import pause_after
-from sickbay.policy.standing import LONGEST_RECHECK, REMINDER, lasted, named, stable
+from sickbay.policy.standing import LONGEST_RECHECK, REMINDER, SHORTEST, lasted, named, stable
 from sickbay.policy.steps import Step, Verb
+from sickbay.policy.whereabouts import gone
 
 PATIENCE: Final = 3
 """Trials in a row that could not run before a person is asked."""
-
-SHORTEST: Final = timedelta(seconds=1)
-"""Shortest pause between two looks at a device that proves itself."""
-
 
 PHASES: Final = {Trial.PROBE: Phase.PROBING, Trial.CANARY: Phase.CANARY}
 
@@ -73,19 +70,14 @@ def recover(state: IncidentState, now: datetime) -> Step:
     if state.swapped:
         return _swapped(state, now)
     if not state.addressable:
-        attribute = state.policy.probe.identity_attribute(state.target.device.driver)
-        unknown = Ask(
-            reason="NotAddressable",
-            remedy=f"the driver publishes no unique attribute {attribute!r} for this device; name another in the "
-            "policy's probe.identity, or have the driver publish it: no device of unknown identity is released",
-        )
+        lost = gone(state) if state.node_gone else _unknown(state)
         return Step(
             verb=Verb.WAIT,
             phase=Phase.NEEDS_OPERATOR,
-            reason=unknown.reason,
-            message=unknown.remedy,
+            reason=lost.reason,
+            message=lost.remedy,
             recheck_at=now + LONGEST_RECHECK,
-            ask=unknown,
+            ask=lost,
         )
     if state.proof is Proof.SOAKED:
         return _come_back(state)
@@ -114,6 +106,15 @@ def recover(state: IncidentState, now: datetime) -> Step:
         message=f"sends {trial} {number} to it",
         trial=trial,
         ask=ask,
+    )
+
+
+def _unknown(state: IncidentState) -> Ask:
+    attribute = state.policy.probe.identity_attribute(state.target.device.driver)
+    return Ask(
+        reason="NotAddressable",
+        remedy=f"the driver publishes no unique attribute {attribute!r} for this device; name another in the "
+        "policy's probe.identity, or have the driver publish it: no device of unknown identity is released",
     )
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from sickbay.model.base import format_duration
 from sickbay.model.business import Checking
-from sickbay.model.contracts import Fenced, ProbeVerdict, Reading
+from sickbay.model.contracts import Fenced, ProbeStarted, ProbeVerdict, Reading
 from sickbay.model.incident import IncidentState, ProbeStage, Proof, ReleaseStage, Trial, Verdict
 from sickbay.model.observation import Health
 from sickbay.model.record import Phase
@@ -49,14 +49,20 @@ def allotted(state: IncidentState, trial: Trial) -> dict[str, object]:
     return changes
 
 
-def after_probe_started(state: IncidentState, waiting: str, now: datetime) -> IncidentState:
-    """Note that the trial is there, or why it has to wait; waiting uses no attempt."""
-    if waiting:
+def after_probe_started(state: IncidentState, started: ProbeStarted, now: datetime) -> IncidentState:
+    """Note that the trial is there, or why it has to wait; waiting uses no attempt.
+
+    One that the cluster would not have has ended as any that could not run: what there is of it is removed, and the
+    breaker hears of it.
+    """
+    if started.verdict is not None:
+        return after_verdict(state, started.verdict, now)
+    if started.waiting:
         return state.model_copy(
             update={
                 "next_probe_at": now + _refused_pause(state),
                 "refused": state.refused + 1,
-                "verdict_note": waiting,
+                "verdict_note": started.waiting,
                 "users_at": None,
             }
         )
@@ -72,11 +78,11 @@ def after_verdict(state: IncidentState, verdict: ProbeVerdict, now: datetime) ->
     if passed and state.trial is Trial.CANARY:
         # Healthy counts from here: what was said before was said without the load.
         soaking = {"probe": ProbeStage.SOAKING, "soaking_since": now, "healthy_since": None, "reread": True}
-        return state.model_copy(update={**soaking, "verdict_note": text})
+        return state.model_copy(update={**soaking, "verdict_note": text, "refused": 0})
     judged: dict[str, object] = {"probe": ProbeStage.JUDGED, "verdict": verdict.verdict, "verdict_note": text}
     judged["verdict_cause"] = verdict.cause
     if passed:
-        judged |= {"proof": Proof.PROBED, "probed_version": verdict.resource_version}
+        judged |= {"proof": Proof.PROBED, "probed_version": verdict.resource_version, "refused": 0}
     else:
         judged["healthy_since"] = None
     if verdict.cause == BUSY:
@@ -109,8 +115,8 @@ def after_probe_stopped(state: IncidentState, now: datetime) -> IncidentState:
         }
     elif state.verdict is Verdict.WAITING:
         changes |= {"refused": state.refused + 1, "next_probe_at": now + _refused_pause(state)}
-    elif state.verdict is Verdict.PASS:
-        changes |= {"refused": 0} | ({"inconclusive": 0} if state.proof is Proof.SOAKED else {})
+    elif state.verdict is Verdict.PASS and state.proof is Proof.SOAKED:
+        changes["inconclusive"] = 0
     return state.model_copy(update=changes)
 
 
@@ -181,7 +187,7 @@ def called_off(state: IncidentState, now: datetime, *, news: bool) -> IncidentSt
         "next_probe_at": now + pause_after(state, attempts),
         "users_at": None,
         "unsaid": True,
-        "timeline": extended(state, state.phase, "bad news after it had passed: no release", now),
+        **extended(state, state.phase, "bad news after it had passed: no release", now),
     }
     if state.probe is not ProbeStage.NONE:
         changes["probe"] = ProbeStage.JUDGED  # it may be there, or half of it

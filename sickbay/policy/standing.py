@@ -15,6 +15,9 @@ from sickbay.model.record import Phase
 RENEWAL: Final = timedelta(seconds=10)
 """A kubelet renews its Lease every 10 s: the soonest that a second reading can prove the first one fresh."""
 
+SHORTEST: Final = timedelta(seconds=1)
+"""Shortest pause between two looks, and shortest timer: a deadline that has passed must not make the loop spin."""
+
 REMINDER: Final = timedelta(days=1)
 """How often a person who is waited for is reminded."""
 
@@ -86,7 +89,7 @@ def healthy_recheck(state: IncidentState, now: datetime) -> datetime | None:
     if state.healthy_since is None:
         return now + min(RENEWAL * 2.0 ** min(max(state.readings - 2, 0), 8), LONGEST_RECHECK)
     pause = state.policy.stable * 2.0 ** min(state.flips, FLIPS_COUNTED)
-    return max(state.healthy_since + pause, now + timedelta(seconds=1))
+    return max(state.healthy_since + pause, now + SHORTEST)
 
 
 def expires_at(state: IncidentState) -> datetime | None:

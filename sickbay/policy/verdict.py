@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from sickbay.model.base import tamed
+from sickbay.model.base import UNTRUSTED_LENGTH, tamed
 from sickbay.model.contracts import ProbeVerdict
 from sickbay.model.device import UNKNOWN_HARDWARE, DeviceKey
 from sickbay.model.incident import Trial, Verdict
@@ -24,6 +24,12 @@ CHANGED: Final = "HardwareChanged"
 
 REPORTED: Final = "ReportedUnhealthy"
 """Cause: it is the driver's word, whether the trial ran or not."""
+
+REFUSED: Final = "Refused"
+"""Cause: the API server would not have the trial's claim or pod."""
+
+REFUSAL_LENGTH: Final = 400
+"""Characters kept of a refusal: a webhook names itself, the object and its policies before it comes to the point."""
 
 PATIENCE: Final = timedelta(seconds=30)
 """How long a probe may be pending before what keeps it from running counts: the scheduler's view of a device that was
@@ -110,6 +116,16 @@ def judge(facts: ProbeFacts, device: DeviceKey, hardware_id: str, trial: Trial =
     return _unfinished(facts)
 
 
+def refused(kind: str, why: str) -> ProbeVerdict:
+    """Judge a trial that the cluster did not let be made: nothing was tried, and no attempt is used.
+
+    Args:
+        kind: of the object that it would not have.
+        why: the API server's words.
+    """
+    return _waiting(REFUSED, f"{kind}: {why}", REFUSAL_LENGTH)
+
+
 def no_room(pending: Sequence[timedelta], there: int, settings: Probe) -> str:
     """Say why no further trial may be sent to any device now, ``""`` if one may.
 
@@ -184,8 +200,8 @@ def _inconclusive(cause: str, message: str) -> ProbeVerdict:
     return ProbeVerdict(verdict=Verdict.INCONCLUSIVE, cause=cause, message=tamed(message))
 
 
-def _waiting(cause: str, message: str) -> ProbeVerdict:
-    return ProbeVerdict(verdict=Verdict.WAITING, cause=cause, message=tamed(message))
+def _waiting(cause: str, message: str, limit: int = UNTRUSTED_LENGTH) -> ProbeVerdict:
+    return ProbeVerdict(verdict=Verdict.WAITING, cause=cause, message=tamed(message, limit))
 
 
 def _cause(reason: str) -> str:

@@ -1,4 +1,4 @@
-"""What the leader does beside its duties: remember what no list gives back, and remove records of long ago."""
+"""What the leader does beside its duties: remember what no list gives back, remove what outlived its incident."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from sickbay.model.record import FINALIZER, Record
 from sickbay.policy.detect import Action, decide
 from sickbay.policy.opening import target_of
 from sickbay.watch.directory import Directory
+from sickbay.watch.leftovers import Leftovers
 from sickbay.watch.office import Office
 
 log = structlog.get_logger(__name__)
@@ -35,6 +36,7 @@ class Housekeeping:
         memory: MemoryMap,
         office: Office,
         policy: Policy,
+        leftovers: Leftovers,
         now: Callable[[], datetime],
     ) -> None:
         self._directory = directory
@@ -42,6 +44,7 @@ class Housekeeping:
         self._memory = memory
         self._office = office
         self._policy = policy
+        self._leftovers = leftovers
         self._now = now
 
     async def serve(self) -> None:
@@ -53,6 +56,7 @@ class Housekeeping:
                     await self._memory.store(Memory(known=self._directory.known))
                     for record in self._outlived():
                         await self._remove(record)
+                    await self._leftovers.remove()
             except errors.SickbayError as error:
                 log.warning("housekeeping_failed", error=str(error))
 

@@ -15,6 +15,7 @@ from k8s.clock import utc_now
 from k8s.control import MemoryMap
 from k8s.fences import Fence, Fences
 from k8s.records import Records
+from k8s.trials import Trials
 from sickbay import errors
 from sickbay.model.device import DeviceKey
 from sickbay.model.policy import Policy
@@ -28,6 +29,7 @@ from sickbay.watch.directory import Listener
 from sickbay.watch.housekeeping import Housekeeping
 from sickbay.watch.leader import Leader
 from sickbay.watch.ledger import Ledger
+from sickbay.watch.leftovers import Leftovers
 from sickbay.watch.office import Office
 from sickbay.watch.orphans import Orphans
 from sickbay.watch.queue import KeyedQueue
@@ -59,6 +61,7 @@ class Parts:
     fences: Fences
     memory: MemoryMap
     breaker: ProbeBreaker
+    trials: Trials
     copy: Copy
     policy: Policy
     metrics: Metrics
@@ -105,7 +108,10 @@ class Term:
         self._queue: KeyedQueue[DeviceKey] = KeyedQueue(
             self._leader.process, workers=WORKERS, failed=self._failed, idle=self._calm, lag=metrics.lag
         )
-        self._housekeeping = Housekeeping(self._directory, parts.records, parts.memory, office, policy, utc_now)
+        leftovers = Leftovers(parts.trials, parts.records, books)
+        self._housekeeping = Housekeeping(
+            self._directory, parts.records, parts.memory, office, policy, leftovers, utc_now
+        )
         self._suspension = Suspension(parts.breaker, alerts, metrics)
 
     async def serve(self) -> None:

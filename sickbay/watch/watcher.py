@@ -22,6 +22,7 @@ from k8s.fences import Fences
 from k8s.gateway import Gateway
 from k8s.install import LEADER_LEASE
 from k8s.records import Records
+from k8s.trials import Trials
 from sickbay.model.policy import Mode, Policy
 from sickbay.model.record import AdmissionState, Phase
 from sickbay.telemetry.alert import Alert
@@ -83,6 +84,7 @@ class Watcher:
             fences=Fences(gateway),
             memory=MemoryMap(gateway),
             breaker=ProbeBreaker(gateway),
+            trials=Trials(gateway),
             copy=self._copy,
             policy=policy,
             metrics=meter,

@@ -14,7 +14,7 @@ from k8s.records import Records
 from k8s.resources import DEVICEQUARANTINES
 from sickbay.model.contracts import SUPERSEDED, CloseRecord, Ended, WriteStatus, Written
 from sickbay.model.device import DeviceKey
-from sickbay.model.incident import Ask, Target
+from sickbay.model.incident import Ask, Target, Trial
 from sickbay.model.observation import Health, Reason, Seen, digest_of
 from sickbay.model.record import (
     FINALIZER,
@@ -194,6 +194,18 @@ async def test_a_condition_keeps_its_time(sickbay: Installation) -> None:
     assert asked is not None
     assert asked.last_transition_time is not None
     assert (asked.status, asked.last_transition_time > NOW) == ("False", True)
+
+
+async def test_a_trial_is_there_until_it_is_over(sickbay: Installation) -> None:
+    """A lost run leaves what it was, and the end of the incident leaves none."""
+    incident = await opened(sickbay)
+    await incident.write(Phase.NEEDS_OPERATOR, probe_number=3, trial=Trial.CANARY)
+    assert (await incident.status()).trial == "canary"
+    await incident.write(Phase.RECOVERING, probe_number=3)
+    assert (await incident.status()).trial == ""
+    await incident.write(Phase.PROBING, probe_number=4, trial=Trial.PROBE)
+    await incident.close(Phase.SUPERSEDED)
+    assert ((await incident.status()).trial, (await incident.status()).counters.probe) == ("", 4)
 
 
 async def test_counters_only_grow(sickbay: Installation) -> None:

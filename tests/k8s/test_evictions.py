@@ -37,6 +37,7 @@ BUDGET = {
 }
 MANY = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
 WEBHOOK = 'admission webhook "drain.example.com" denied the request: not now'
+POLICY = "pods \"b\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'p' denied request: unsigned"
 
 
 def read(raw: dict[str, Any]) -> Pod:
@@ -85,6 +86,7 @@ GET = "GET /api/v1/namespaces/a/pods/b"
         ),
         (403, status(403, "Forbidden", WEBHOOK), EvictionOutcome.DENIED, "drain.example.com", None),
         (400, status(400, "BadRequest", WEBHOOK), EvictionOutcome.DENIED, "drain.example.com", None),
+        (422, status(422, "Invalid", POLICY), EvictionOutcome.DENIED, "unsigned", None),
         (403, status(403, "Forbidden", "User may not"), EvictionOutcome.DENIED, "User may not", None),
     ],
 )

@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,10 +22,16 @@ from k8s.lab.lab import Lab
 from k8s.listings import ClaimLister, SliceLister
 from k8s.probe_objects import PROBE_NAMESPACE, ProbeStep, claim_body, facts_of, pod_body
 from k8s.probes import Probes
-from k8s.resources import PODS, RESOURCECLAIMS
+from k8s.resources import (
+    PODS,
+    RESOURCECLAIMS,
+    VALIDATINGADMISSIONPOLICIES,
+    VALIDATINGADMISSIONPOLICYBINDINGS,
+    Resource,
+)
 from k8s.wire import AllocationResult, Pod, ResourceSlice
 from sickbay import errors
-from sickbay.model.contracts import ProbeVerdict, StartProbe
+from sickbay.model.contracts import ProbeStarted, ProbeVerdict, StartProbe
 from sickbay.model.device import DeviceKey
 from sickbay.model.incident import Target, Trial, Verdict
 from sickbay.model.observation import Health
@@ -36,6 +43,7 @@ from tests.k8s import cluster
 from tests.k8s.scripted import event, says, scripted, status, streams
 
 AT_ONCE = timedelta(0)
+THERE = ProbeStarted()
 
 
 def order(of: Target, number: int, hardware: str, settings: Probe | None = None) -> StartProbe:
@@ -116,7 +124,7 @@ async def test_a_probe_tries_exactly_the_fenced_device(
     else:
         await lab.fleet.break_device(fenced.node, "gpu-0")  # the other one: a probe of that would fail
     trial = probes(sickbay.gateway)
-    assert await trial.start(order(fenced.target, 1, fenced.hardware)) == ""
+    assert await trial.start(order(fenced.target, 1, fenced.hardware)) == THERE
     found = await judged(trial, fenced)
     assert found.verdict is verdict, found
 
@@ -142,9 +150,9 @@ async def test_starting_twice_makes_one_probe(lab: Lab, sickbay: Installation, f
     """Whoever repeats a start, at once or between claim and pod, finds what is there."""
     trial = probes(sickbay.gateway)
     starts = (trial.start(order(fenced.target, 1, fenced.hardware)) for _ in range(4))
-    assert await asyncio.gather(*starts) == [""] * 4
+    assert await asyncio.gather(*starts) == [THERE] * 4
     before = decode(await lab.gateway.request("GET", PODS.path(PROBE_NAMESPACE, fenced.device.numbered(1))))
-    assert await trial.start(order(fenced.target, 1, fenced.hardware)) == ""
+    assert await trial.start(order(fenced.target, 1, fenced.hardware)) == THERE
     after = decode(await lab.gateway.request("GET", PODS.path(PROBE_NAMESPACE, fenced.device.numbered(1))))
     assert before["metadata"]["uid"] == after["metadata"]["uid"]
     await stopped(trial, fenced)
@@ -157,7 +165,7 @@ async def test_a_start_that_was_cut_short_is_finished(lab: Lab, sickbay: Install
     body = claim_body(ProbeStep(fenced.target, 1), identify(slices, fenced.device, "uuid"))
     await sickbay.gateway.request("POST", RESOURCECLAIMS.path(PROBE_NAMESPACE), body=body)
     trial = probes(sickbay.gateway)
-    assert await trial.start(order(fenced.target, 1, fenced.hardware)) == ""
+    assert await trial.start(order(fenced.target, 1, fenced.hardware)) == THERE
     assert (await judged(trial, fenced)).verdict is Verdict.PASS
     await stopped(trial, fenced)
 
@@ -175,7 +183,7 @@ async def test_a_probe_waits_while_somebody_holds_the_device(
     slices = await SliceLister(sickbay.gateway, spacing=AT_ONCE).get(device.driver)
     hardware = identify(slices, device, "uuid").id
     waiting = await probes(sickbay.gateway).start(order(target(device), 1, hardware))
-    assert waiting == f"claim {namespace}/one holds the device"
+    assert waiting == ProbeStarted(waiting=f"claim {namespace}/one holds the device")
     assert await there(lab.gateway, device.numbered(1)) == (False, False)
 
 
@@ -184,9 +192,9 @@ async def test_other_hardware_is_not_probed(lab: Lab, sickbay: Installation, fen
     """A swapped card, or an identity that is not published, gets no probe."""
     trial = probes(sickbay.gateway)
     unpublished = Probe().model_copy(update={"identity": {fenced.device.driver: "serial"}})
-    assert "'serial'" in await trial.start(order(fenced.target, 1, fenced.hardware, unpublished))
+    assert "'serial'" in (await trial.start(order(fenced.target, 1, fenced.hardware, unpublished))).waiting
     await lab.fleet.swap(fenced.node, fenced.device.device)
-    assert "not" in await trial.start(order(fenced.target, 1, fenced.hardware))
+    assert "not" in (await trial.start(order(fenced.target, 1, fenced.hardware))).waiting
     assert await there(lab.gateway, fenced.device.numbered(1)) == (False, False)
 
 
@@ -195,8 +203,8 @@ async def test_a_left_over_of_the_same_name_is_in_the_way(lab: Lab, sickbay: Ins
     """An object of another incident is neither taken for ours nor deleted."""
     other = fenced.target.model_copy(update={"status_version": "99"})
     trial = probes(sickbay.gateway)
-    assert await trial.start(order(other, 1, fenced.hardware)) == ""
-    assert "left from another probe" in await trial.start(order(fenced.target, 1, fenced.hardware))
+    assert await trial.start(order(other, 1, fenced.hardware)) == THERE
+    assert "left from another probe" in (await trial.start(order(fenced.target, 1, fenced.hardware))).waiting
     assert await trial.stop(fenced.target, 1) == ""
     assert await there(lab.gateway, fenced.device.numbered(1)) == (True, True)
     await stopped(trial, Fenced(fenced.node, other, fenced.hardware))
@@ -212,11 +220,89 @@ async def test_a_probe_that_finds_no_room_waits(lab: Lab, sickbay: Installation,
         content_type="application/merge-patch+json",
     )
     trial, later = probes(sickbay.gateway), probes(sickbay.gateway, later=timedelta(minutes=1))
-    assert await trial.start(order(fenced.target, 1, fenced.hardware)) == ""
+    assert await trial.start(order(fenced.target, 1, fenced.hardware)) == THERE
     assert await trial.verdict(fenced.target, 1, fenced.hardware) is None
     found = await judged(later, fenced)
     assert (found.verdict, found.cause) == (Verdict.WAITING, "Unschedulable")
     assert "unschedulable" in found.message
+    await stopped(trial, fenced)
+
+
+@asynccontextmanager
+async def forbidden(
+    sickbay: Installation, resource: Resource, body: dict[str, Any], reason: str
+) -> AsyncIterator[None]:
+    """Have a policy of somebody else refuse this object, for as long as the block lasts."""
+    name = "foreign"
+    rule = {
+        "apiGroups": [resource.group],
+        "apiVersions": ["*"],
+        "operations": ["CREATE"],
+        "resources": [resource.plural],
+    }
+    mine = {"name": "mine", "expression": f"object.metadata.name == '{body['metadata']['name']}'"}
+    validation = {"expression": "false", "message": "unsigned <b>image</b>"} | ({"reason": reason} if reason else {})
+    spec = {
+        "matchConstraints": {"resourceRules": [rule]},
+        "matchConditions": [mine],
+        "validations": [validation],
+    }
+    bound = {"policyName": name, "validationActions": ["Deny"]}
+    kinds = ((VALIDATINGADMISSIONPOLICIES, spec), (VALIDATINGADMISSIONPOLICYBINDINGS, bound))
+    for kind, what in kinds:
+        await sickbay.admin.request("POST", kind.path(), body={"metadata": {"name": name}, "spec": what})
+
+    async def bites() -> bool:
+        try:
+            path = resource.path(PROBE_NAMESPACE)
+            await sickbay.gateway.request("POST", path, body=body, params={"dryRun": "All"})
+        except (errors.Forbidden, errors.Invalid):
+            return True
+        return False
+
+    try:
+        await cluster.until(bites)
+        yield
+    finally:
+        for kind, _ in kinds:
+            await sickbay.admin.request("DELETE", kind.path(name=name))
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize("reason", ["Forbidden", ""], ids=["403", "422"])
+@pytest.mark.parametrize("kind", ["ResourceClaim", "Pod"])
+async def test_a_probe_that_the_cluster_will_not_have_could_not_run(
+    lab: Lab, sickbay: Installation, fenced: Fenced, kind: str, reason: str
+) -> None:
+    """Its claim or its pod is refused: it waits with the server's words, and what there is of it is removed."""
+    slices = await SliceLister(sickbay.gateway, spacing=AT_ONCE).get(fenced.device.driver)
+    step = ProbeStep(fenced.target, 1)
+    resource, body = (
+        (RESOURCECLAIMS, claim_body(step, identify(slices, fenced.device, "uuid")))
+        if kind == "ResourceClaim"
+        else (PODS, pod_body(step, Probe().image, Probe().timeout, "7"))
+    )
+    trial = probes(sickbay.gateway)
+    async with forbidden(sickbay, resource, body, reason):
+        started = await trial.start(order(fenced.target, 1, fenced.hardware))
+        assert started.verdict is not None
+        assert (started.waiting, started.verdict.verdict, started.verdict.cause) == ("", Verdict.WAITING, "Refused")
+        assert started.verdict.message.startswith(f"{kind}: ")
+        assert started.verdict.message.endswith("denied request: unsigned bimage/b")
+        assert await there(lab.gateway, step.name) == (False, kind == "Pod")
+    await stopped(trial, fenced)
+    assert await there(lab.gateway, step.name) == (False, False)
+    assert await trial.start(order(fenced.target, 2, fenced.hardware)) == THERE
+    await stopped(trial, fenced, 2)
+
+
+@pytest.mark.lab
+async def test_an_object_that_is_none_is_no_refusal_of_the_cluster(sickbay: Installation, fenced: Fenced) -> None:
+    """No waiting mends an image's name: the step fails, and says so."""
+    trial = probes(sickbay.gateway)
+    wrong = order(fenced.target, 1, fenced.hardware).model_copy(update={"image": " x"})
+    with pytest.raises(errors.Invalid, match="image"):
+        await trial.start(wrong)
     await stopped(trial, fenced)
 
 
@@ -232,7 +318,7 @@ async def test_a_foreign_taint_is_not_tolerated(lab: Lab, sickbay: Installation,
     }
     await lab.gateway.request("POST", sickbay.rules.path(), body=rule)
     trial = probes(sickbay.gateway, later=timedelta(minutes=1))
-    assert await trial.start(order(fenced.target, 1, fenced.hardware)) == ""
+    assert await trial.start(order(fenced.target, 1, fenced.hardware)) == THERE
     assert (await judged(trial, fenced)).verdict is Verdict.WAITING
     await stopped(trial, fenced)
     await lab.gateway.request("DELETE", sickbay.rules.path(name=f"foreign-{fenced.node}"))
@@ -263,7 +349,7 @@ async def test_the_scheduler_finds_a_device_by_its_version(
     of = Fenced(node, target(device), "1.0.0")
     trial = probes(sickbay.gateway)
     settings = Probe(identity={device.driver: f"{device.driver}/driverVersion"})
-    assert await trial.start(order(of.target, 1, of.hardware, settings)) == ""
+    assert await trial.start(order(of.target, 1, of.hardware, settings)) == THERE
     found = await judged(trial, of)
     assert (found.verdict, found.cause) == (Verdict.INCONCLUSIVE, "OtherDevice")
     assert "'GPU-" in found.message

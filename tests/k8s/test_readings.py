@@ -8,12 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from k8s.gateway import Gateway
+from k8s.gateway import Gateway, decode
 from k8s.lab.lab import Lab
+from k8s.lab.nodes import objects
 from k8s.lab.nodes.fleet import Health as LabHealth
 from k8s.listings import ClaimLister, Claims, SliceLister
 from k8s.readings import Readings, observation
-from k8s.resources import PODS
+from k8s.resources import LEASES, NODES, PODS
 from k8s.wire import Pod, ResourceClaim
 from sickbay.model.contracts import Reading
 from sickbay.model.device import UNKNOWN_HARDWARE, DeviceKey
@@ -218,11 +219,13 @@ async def test_another_card_in_the_slot_is_noticed(
 
 @pytest.mark.lab
 async def test_a_node_that_is_gone_is_told(lab: Lab, sickbay: Installation, namespace: str) -> None:
-    """Its devices went with it."""
+    """Its devices went with it; what joins under its name is another."""
     (node,) = await lab.fleet.add(1, cluster.shape(namespace))
     device = DeviceKey(cluster=CLUSTER, driver=f"{namespace}.example", pool=node, device="gpu-0")
     readings = reader(sickbay.gateway)
-    assert not (await readings.read(device, node=node)).node_gone
+    before = await readings.read(device, node=node)
+    assert not before.node_gone
+    assert before.node_uid == decode(await lab.gateway.request("GET", NODES.path(name=node)))["metadata"]["uid"]
     await lab.fleet.remove(node)
 
     async def gone() -> Reading | None:
@@ -230,4 +233,11 @@ async def test_a_node_that_is_gone_is_told(lab: Lab, sickbay: Installation, name
         return reading if reading.node_gone else None
 
     reading = await cluster.until(gone)
-    assert (reading.health, reading.lease_version) == (None, "")
+    assert (reading.health, reading.lease_version, reading.node_uid) == (None, "", "")
+    again = decode(await lab.gateway.request("POST", NODES.path(), body={"metadata": {"name": node}}))
+    lease = objects.lease(node, again["metadata"]["uid"])
+    await lab.gateway.request("POST", LEASES.path("kube-node-lease"), body=lease)
+    reading = await readings.read(device, node=node)
+    assert (reading.node_gone, reading.node_uid) == (False, again["metadata"]["uid"])
+    assert reading.node_uid != before.node_uid
+    await lab.gateway.request("DELETE", NODES.path(name=node))

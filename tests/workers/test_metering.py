@@ -20,6 +20,7 @@ from sickbay.model.contracts import (
     Evicted,
     EvictionOutcome,
     ListUsers,
+    ProbeStarted,
     ProbeVerdict,
     Users,
     WriteStatus,
@@ -63,10 +64,13 @@ async def test_results_tell_verdicts_and_evictions() -> None:
     """What an activity returns is counted under its own name."""
     metering = Metering(Metrics())
     await attempt(metering, None, ProbeVerdict(verdict=Verdict.PASS))
+    await attempt(metering, None, ProbeStarted())
+    await attempt(metering, None, ProbeStarted(verdict=ProbeVerdict(verdict=Verdict.WAITING)))
     await attempt(metering, None, BusinessVerdict(verdict=Verdict.FAIL, value=0.5))
     await attempt(metering, None, Evicted(uid="u", outcome=EvictionOutcome.BUDGET))
     assert counted(metering.metrics, 'sickbay_business_checks_total{verdict="fail"}') == 1
     assert counted(metering.metrics, 'sickbay_probe_verdicts_total{verdict="pass"}') == 1
+    assert counted(metering.metrics, 'sickbay_probe_verdicts_total{verdict="waiting"}') == 1
     assert counted(metering.metrics, 'sickbay_evictions_total{outcome="Budget"}') == 1
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final
@@ -13,6 +14,7 @@ from sickbay.model.observation import Reason
 from sickbay.model.record import Phase
 from sickbay.model.trace import trace_id
 from sickbay.policy.steps import Step
+from sickbay.policy.story import left_out, recent
 
 LINES: Final = 15
 """Lines of the story shown."""
@@ -45,8 +47,9 @@ def details(state: IncidentState, step: Step, now: datetime) -> str:
             "",
             "| time | phase | what |",
             "|---|---|---|",
-            *(f"| {format_time(e.at)} | {e.phase} | {_safe(e.text)} |" for e in state.timeline[-LINES:]),
+            *(f"| {format_time(e.at)} | {e.phase} | {_safe(e.text)} |" for e in recent(state.timeline, LINES)),
             "",
+            *_left_out(state),
             f"as of {format_time(now)}",
         )
     )
@@ -68,7 +71,17 @@ def report(state: IncidentState, now: datetime) -> IncidentReport:
         attempts=state.attempts,
         moved=tuple(f"{u.namespace}/{u.name}" for u in state.users if u.evicted),
         timeline=state.timeline,
+        left_out=state.left_out,
     )
+
+
+def _left_out(state: IncidentState) -> Iterator[str]:
+    """Say how much more there was: `sickbay events` tells what is kept of it."""
+    counts = Counter(state.left_out) + Counter(line.teller for line in state.timeline)
+    counts -= Counter(line.teller for line in recent(state.timeline, LINES))
+    if more := left_out(counts):
+        yield f"Left out here: {more}."
+        yield ""
 
 
 def _facts(state: IncidentState) -> Iterator[str]:
@@ -76,7 +89,7 @@ def _facts(state: IncidentState) -> Iterator[str]:
     facts = {
         "device": f"`{state.target.device}`",
         "hardware": _safe(state.hardware_id),
-        "node": _safe(state.node),
+        "node": _safe(state.node) + (", gone from the cluster" if state.node_gone else ""),
         **_said(state),
         "read live": f"{state.health or 'nobody reports'}{_at(state.read_at)}{_flips(state)}",
         "admission": _safe(state.admission_numbers) or ("admitted" if state.admitted else "not yet"),

@@ -111,6 +111,7 @@ def _write(state: IncidentState, _: Step) -> c.WriteStatus:
         fence_number=state.fence_number,
         fence_uid=state.fence_uid,
         probe_number=state.probe_number,
+        trial=None if state.probe is ProbeStage.NONE else state.trial,
         release_number=state.release_number,
         wants_admission=state.phase is Phase.HELD,
         ask=state.ask,
@@ -252,7 +253,7 @@ CALLS: Final[dict[Verb, Call]] = {
         c.Activity.START_PROBE,
         _start_probe,
         c.ProbeStarted,
-        lambda s, r, now: proving.after_probe_started(s, r.waiting, now),
+        proving.after_probe_started,
     ),
     Verb.STOP_PROBE: _polled(
         c.Activity.STOP_PROBE, _stop_probe, c.Done, lambda s, _, now: proving.after_probe_stopped(s, now)

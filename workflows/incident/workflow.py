@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import Any, Final
 
 from temporalio import workflow
@@ -18,11 +17,12 @@ with workflow.unsafe.imports_passed_through():
     from sickbay.model import contracts as c
     from sickbay.model.base import Payload, tamed
     from sickbay.model.command import COMMAND_UPDATE, UNVERIFIED, Answer, Command, CommandVerb, Halt
-    from sickbay.model.incident import IncidentReport, IncidentState
+    from sickbay.model.incident import IncidentReport, IncidentState, Teller
     from sickbay.model.record import Phase
     from sickbay.policy import commanding, progress
     from sickbay.policy.ladder import next_step
     from sickbay.policy.restraint import settle
+    from sickbay.policy.standing import SHORTEST
     from sickbay.policy.steps import Step, Verb
     from sickbay.policy.story import note
     from workflows.incident import filing, present
@@ -34,9 +34,6 @@ SILENT: Final = frozenset({Verb.READ, Verb.OPEN_RELEASE, Verb.CLOSE, Verb.END})
 
 UNSPEAKABLE: Final = "StatusNotWritten"
 """Reason of a fault that the record cannot be told: it is waited out without trying to say so first."""
-
-SHORTEST: Final = timedelta(seconds=1)
-"""Shortest timer: a deadline that has passed must not make the loop spin."""
 
 SUMMARY: Final = 200
 """Bytes of an activity's or timer's summary."""
@@ -225,7 +222,7 @@ class DeviceIncident:
     def _failed(self, error: BaseException, reason: str, remedy: str, activity: str = "") -> None:
         if is_cancelled_exception(error):
             # Cancel from the UI must not leave a fenced device without a keeper: it is noted, and the loop goes on.
-            self._state = note(self._state, "cancelled by hand; goes on", workflow.now())
+            self._state = note(self._state, "cancelled by hand; goes on", workflow.now(), Teller.ANYBODY)
             return
         self._state = progress.failed(self._state, activity, reason, tamed(remedy, 400), workflow.now())
 

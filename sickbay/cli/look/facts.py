@@ -138,6 +138,7 @@ def _reported(told: Told) -> Iterator[Fact]:
         yield Fact("Moved", told.report.moved)
         yield Fact("Fences", (str(told.report.fences),))
     yield Fact("Events", tuple(f"{clock(e.at)}  {e.phase:<13} {tamed(e.text)}" for e in told.timeline))
+    yield Fact("Left out", _one(told.left_out))
 
 
 def _open(entry: Entry, record: Record, told: Told, now: datetime) -> Iterator[Fact]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sickbay.errors import TemporalUnavailable
 from sickbay.model.incident import IncidentReport, IncidentState, TimelineEntry
+from sickbay.policy.story import left_out
 from sickbay.temporal import Standing, Temporal
 
 
@@ -31,6 +32,12 @@ class Told:
         """Its story, oldest first."""
         source = self.state or self.report
         return source.timeline if source else ()
+
+    @property
+    def left_out(self) -> str:
+        """How much of the story is not kept any more, for people; ``""`` if all of it is."""
+        source = self.state or self.report
+        return left_out(source.left_out) if source else ""
 
 
 async def ask(temporal: Temporal, incident: str) -> Told:

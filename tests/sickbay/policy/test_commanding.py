@@ -8,13 +8,23 @@ from typing import Any
 import pytest
 
 from sickbay.model.command import REMEMBERED, Answer, Command, CommandVerb, Halt, Hindrance, Orders, Outcome
-from sickbay.model.incident import Ask, IncidentState, ProbeStage, ReleaseStage, UserState, Verdict
+from sickbay.model.incident import (
+    TIMELINE_LENGTH,
+    Ask,
+    IncidentState,
+    ProbeStage,
+    ReleaseStage,
+    Teller,
+    UserState,
+    Verdict,
+)
 from sickbay.model.record import Phase
 from sickbay.policy.commanding import begun, halted, obey, refused
 from sickbay.policy.ladder import next_step
 from sickbay.policy.progress import enter, failed
 from sickbay.policy.restraint import settle
 from sickbay.policy.steps import Verb
+from sickbay.policy.story import KEPT, left_out, note
 from tests.builders import NOW, incident, policy, seconds, user
 
 HOUR = timedelta(hours=1)
@@ -132,6 +142,35 @@ def test_a_flood_of_refusals_is_one_line() -> None:
         state = refused(state, "signal force_release refused: there is no such signal", NOW)
     assert len(state.timeline) == 1
     assert state.timeline[0].text.endswith("(times 500)")
+
+
+def test_a_flood_of_signals_pushes_out_nothing_but_signals() -> None:
+    """Each of them is accepted and another; what the incident did and what people told it stays, and it says so."""
+    state = note(quarantined(), "keeps new allocations off the device", NOW)
+    state, _ = told(state, CommandVerb.EXTEND_QUARANTINE, id="e", actor="ann", until=NOW + HOUR)
+    for n in range(500):
+        state, answer = told(state, CommandVerb.PAUSE, verified=False, id=f"s{n}", actor="unverified", reason=f"no {n}")
+        assert answer.outcome is Outcome.APPLIED
+        state = refused(state, f"signal x{n} refused: there is no such signal", NOW)
+    lines = [line.text for line in state.timeline]
+    assert lines[0] == "keeps new allocations off the device"
+    assert lines[1].startswith("extend_quarantine by ann")
+    assert (len(lines), "no 499" in lines[-2]) == (2 + KEPT[Teller.ANYBODY], True)
+    assert left_out(state.left_out) == "990 signals"
+
+
+def test_a_flood_of_commands_pushes_out_no_step() -> None:
+    """Nor does one step more than are kept push out a command; in order they stay."""
+    state = quarantined()
+    for n in range(TIMELINE_LENGTH):
+        state = note(state, f"step {n}", NOW)
+    for n in range(100):
+        state, _ = told(state, CommandVerb.PAUSE, id=f"p{n}", actor="ann", reason=f"no {n}")
+    state = note(state, "one step more", NOW)
+    lines = [line.text for line in state.timeline]
+    assert [line for line in lines if "step" in line] == [*(f"step {n}" for n in range(1, 40)), "one step more"]
+    assert len(lines) == TIMELINE_LENGTH + KEPT[Teller.PERSON]
+    assert left_out(state.left_out) == "1 step, 85 commands"
 
 
 def test_a_pause_stands_still_and_ends() -> None:

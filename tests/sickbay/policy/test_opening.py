@@ -8,7 +8,7 @@ import pytest
 
 from sickbay.model.command import Orders, Pause
 from sickbay.model.device import DeviceKey
-from sickbay.model.incident import ProbeStage
+from sickbay.model.incident import ProbeStage, Trial
 from sickbay.model.observation import Health, Reason, SourceRef
 from sickbay.model.policy import Policy
 from sickbay.model.record import (
@@ -96,11 +96,21 @@ def test_probe_of_an_earlier_run_is_removed_first() -> None:
     assert incident_state(record(earlier), Policy()).probe is ProbeStage.NONE
 
 
-def test_a_trial_that_an_ended_incident_left_is_removed_first() -> None:
-    """A fence that stood alone may be of an incident whose record was closed by hand, with its canary on the device."""
-    earlier = status(Phase.RELEASED, 3, incident=DEVICE.incident_id("1"))
-    for reason in (Reason.ORPHAN, Reason.SWAPPED):
-        assert incident_state(record(earlier, reason=reason), Policy()).probe is ProbeStage.JUDGED
+@pytest.mark.parametrize("trial", list(Trial))
+@pytest.mark.parametrize("phase", [Phase.SOAKING, Phase.NEEDS_OPERATOR, Phase.QUARANTINED])
+def test_the_trial_of_an_earlier_run_is_known_for_what_it_was(trial: Trial, phase: Phase) -> None:
+    """Whatever phase was told over it: the breaker for its kind waits for its end."""
+    known = status(phase, 4).model_copy(update={"trial": trial})
+    state = incident_state(record(known), Policy())
+    assert (state.probe, state.trial, state.probe_number) == (ProbeStage.JUDGED, trial, 7)
+
+
+def test_a_trial_of_no_known_kind_is_a_probe() -> None:
+    """There is none, or a hand wrote into the status."""
+    for said in ("", "load"):
+        assert incident_state(record(status(Phase.SOAKING, 4).model_copy(update={"trial": said})), Policy()).trial is (
+            Trial.PROBE
+        )
 
 
 def test_orders_outlive_a_terminated_run() -> None:

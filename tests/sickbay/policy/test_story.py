@@ -25,6 +25,7 @@ from sickbay.policy.commanding import after_go, halted, obey
 from sickbay.policy.ladder import next_step
 from sickbay.policy.restraint import settle
 from sickbay.policy.steps import Step, Verb
+from sickbay.policy.verdict import refused
 from tests.builders import NOW, UUID, incident, observation, policy, reading, seconds, user
 
 OFTEN: Final = 0.3
@@ -32,6 +33,9 @@ OFTEN: Final = 0.3
 
 LONGEST: Final = 2000
 """Steps within which every story must have ended once the world is kind."""
+
+NOT_YET: Final = (c.ProbeStarted(waiting="held"), c.ProbeStarted(verdict=refused("Pod", "exceeded quota")))
+"""Why a trial is not there: it waits, or the cluster would not have it."""
 
 STORIES: Final = 20_000
 MANY_STORIES: Final = 1_000_000
@@ -230,7 +234,8 @@ class Story:
             return
         assert self.state.fence_number in self.fences or not self.kind
         self.sticky = self.bad
-        self.state = proving.after_probe_started(self.state, "held" if self.maybe() else "", self.now)
+        started = self.chance.choice(NOT_YET) if self.maybe() else c.ProbeStarted()
+        self.state = proving.after_probe_started(self.state, started, self.now)
 
     def do_await_probe(self, _: Step) -> None:
         """Judge it."""

@@ -149,6 +149,13 @@ class House:
 
         return await cluster.until(look)
 
+    async def broken(self, device: DeviceKey) -> tuple[Fence, Record]:
+        """Break a device, and wait until its incident runs; give its first fence and its record."""
+        await self.lab.fleet.break_device(device.pool, device.device)
+        fence, record = await self.fence(device), await self.record(device)
+        await self.told(record.spec.incident)
+        return fence, record
+
     async def none_of(self, device: DeviceKey) -> bool:
         """Say whether nothing is written of a device."""
         try:

@@ -40,15 +40,13 @@ async def test_orphan_fence_gets_an_incident(house: House, namespace: str, add_n
 
 
 async def test_fence_deleted_by_hand_is_told_at_once(
-    house: House, lab: Lab, sickbay: Installation, namespace: str, add_nodes: AddNodes
+    house: House, sickbay: Installation, namespace: str, add_nodes: AddNodes
 ) -> None:
     """The incident hears that its fence was taken away; during a release it does not."""
     (device,) = await house.held_devices(namespace, add_nodes)
     async with house.watching(policy(namespace)) as watcher:
         await house.leading(watcher)
-        await lab.fleet.break_device(device.pool, device.device)
-        fence, record = await house.fence(device), await house.record(device)
-        await house.told(record.spec.incident)
+        fence, record = await house.broken(device)
         await house.says(
             record, Phase.QUARANTINED, counters=Counters(fence=1), fence=FenceRef(name=fence.name, uid=fence.uid)
         )
@@ -64,9 +62,7 @@ async def test_fence_that_a_hand_opened_for_the_ramp_is_told(
     (device,) = await house.held_devices(namespace, add_nodes)
     async with house.watching(policy(namespace)) as watcher:
         await house.leading(watcher)
-        await lab.fleet.break_device(device.pool, device.device)
-        fence, record = await house.fence(device), await house.record(device)
-        await house.told(record.spec.incident)
+        fence, record = await house.broken(device)
         known = FenceRef(name=fence.name, uid=fence.uid)
         await house.says(record, Phase.QUARANTINED, counters=Counters(fence=1), fence=known)
         own = f"{target_of(record).effect_key(RAMP_STEP, 2)}/1"
@@ -93,9 +89,7 @@ async def test_fence_that_we_have_not_heard_of_yet_is_not_lost(
     (device,) = await house.held_devices(namespace, add_nodes)
     async with house.watching(policy(namespace)) as watcher:
         await house.leading(watcher)
-        await lab.fleet.break_device(device.pool, device.device)
-        fence, record = await house.fence(device), await house.record(device)
-        await house.told(record.spec.incident)
+        fence, record = await house.broken(device)
         books = directory_of(watcher).books
         books._fences.clear()
         known = FenceRef(name=fence.name, uid=fence.uid)

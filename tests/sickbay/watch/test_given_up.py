@@ -26,17 +26,14 @@ async def give_up(sickbay: Installation, record: Record) -> None:
 
 
 async def test_a_paused_incident_is_told_at_once(
-    house: House, sickbay: Installation, lab: Lab, namespace: str, add_nodes: AddNodes
+    house: House, sickbay: Installation, namespace: str, add_nodes: AddNodes
 ) -> None:
     """Once, though it is told nothing else, and by the next leader again."""
     (device,) = await house.held_devices(namespace, add_nodes)
     one = policy(namespace)
     async with house.watching(one) as watcher:
         await house.leading(watcher)
-        await lab.fleet.break_device(device.pool, device.device)
-        await house.fence(device)
-        record = await house.record(device)
-        await house.told(record.spec.incident)
+        _, record = await house.broken(device)
         await house.says(record, Phase.QUARANTINED, conditions=(Condition(type=PAUSED),))
         await give_up(sickbay, record)
         told = await house.told(record.spec.incident, when=lambda told: any("given up" in line for line in told))
@@ -76,10 +73,7 @@ async def test_it_is_over_with_its_incident(
     (device,) = await house.held_devices(namespace, add_nodes)
     async with house.watching(policy(namespace)) as watcher:
         await house.leading(watcher)
-        await lab.fleet.break_device(device.pool, device.device)
-        await house.fence(device)
-        record = await house.record(device)
-        await house.told(record.spec.incident)
+        _, record = await house.broken(device)
         await give_up(sickbay, record)
         await house.told(record.spec.incident, when=lambda told: any("given up" in line for line in told))
         source = record.spec.sources[0]

@@ -32,11 +32,7 @@ async def test_a_paused_incident_is_told_only_afterwards(
     (device,) = await house.held_devices(namespace, add_nodes)
     async with house.watching(policy(namespace)) as watcher:
         await house.leading(watcher)
-        await lab.fleet.break_device(device.pool, device.device)
-        await house.fence(device)
-        record = await house.record(device)
-        await house.told(record.spec.incident)
-        fence = (await house.fences.list(device))[0]
+        fence, record = await house.broken(device)
         known = {"counters": Counters(fence=1), "fence": FenceRef(name=fence.name, uid=fence.uid)}
         record = await house.says(record, Phase.QUARANTINED, conditions=(Condition(type=PAUSED),), **known)
 
@@ -69,7 +65,7 @@ async def test_a_retired_device_comes_back_as_other_hardware(
     (device,) = await house.held_devices(namespace, add_nodes)
     async with house.watching(policy(namespace, keep="0s")) as watcher:
         await house.leading(watcher)
-        record = await retired(house, lab, device)
+        record = await retired(house, device)
         (fence,) = await house.fences.list(device)
 
         async def untaken() -> bool:
@@ -91,12 +87,9 @@ async def test_a_retired_device_comes_back_as_other_hardware(
         assert fence.uid in {f.uid for f in await house.fences.list(device)}
 
 
-async def retired(house: House, lab: Lab, device: DeviceKey, **known: Any) -> Record:
+async def retired(house: House, device: DeviceKey, **known: Any) -> Record:
     """Break a device, and let its incident end as a person wants who retires it."""
-    await lab.fleet.break_device(device.pool, device.device)
-    fence = await house.fence(device)
-    record = await house.record(device)
-    await house.told(record.spec.incident)
+    fence, record = await house.broken(device)
     closed = Closed(at=record.spec.first_bad_at, outcome=Phase.RETIRED)
     known |= {"counters": Counters(fence=1), "fence": FenceRef(name=fence.name, uid=fence.uid), "closed": closed}
     record = await house.says(record, Phase.RETIRED, **known)
@@ -118,7 +111,7 @@ async def test_hardware_that_only_the_incident_knew_is_told_from_another(
     (device,) = await house.held_devices(namespace, add_nodes)
     async with house.watching(by_serial(namespace)) as watcher:
         await house.leading(watcher)
-        record = await retired(house, lab, device, hardware_id="S-1")
+        record = await retired(house, device, hardware_id="S-1")
         assert (record.spec.hardware_id, record.hardware_id) == ("unknown", "S-1")
         await swap(lab, device, "serial", "S-1")
         await published(watcher, device, "S-1")
@@ -140,7 +133,7 @@ async def test_hardware_that_nobody_knew_is_a_persons_matter(
     (device,) = await house.held_devices(namespace, add_nodes)
     async with house.watching(by_serial(namespace)) as watcher:
         await house.leading(watcher)
-        record = await retired(house, lab, device)
+        record = await retired(house, device)
         assert record.hardware_id == "unknown"
         await swap(lab, device, "serial", "S-2")
 

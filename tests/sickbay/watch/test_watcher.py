@@ -131,10 +131,7 @@ async def test_ended_incident_is_not_reopened_by_what_it_saw(
     (device,) = await house.held_devices(namespace, add_nodes)
     async with house.watching(policy(namespace)) as watcher:
         await house.leading(watcher)
-        await lab.fleet.break_device(device.pool, device.device)
-        await house.fence(device)
-        opened = await house.record(device)
-        await house.told(opened.spec.incident)
+        _, opened = await house.broken(device)
         source = opened.spec.sources[0]
         seen = SeenSource(uid=source.uid, resource_version=source.resource_version, digest=UNHEALTHY)
         await house.release(device, seen)
@@ -245,10 +242,7 @@ async def test_record_of_long_ago_is_removed(house: House, lab: Lab, namespace: 
     (device,) = await house.held_devices(namespace, add_nodes)
     async with house.watching(policy(namespace, keep="1s")) as watcher:
         await house.leading(watcher)
-        await lab.fleet.break_device(device.pool, device.device)
-        await house.fence(device)
-        record = await house.record(device)
-        await house.told(record.spec.incident)
+        _, record = await house.broken(device)
         source = record.spec.sources[0]
         await house.release(device, SeenSource(uid=source.uid, resource_version=source.resource_version))
         await lab.fleet.heal(device.pool, device.device)

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from sickbay.model.business import Checking
-from sickbay.model.incident import IncidentState, TimelineEntry, UserState, Verdict
+from sickbay.model.incident import IncidentState, Teller, TimelineEntry, UserState, Verdict
 from sickbay.model.observation import Health, Reason
 from sickbay.model.policy import Policy
 from sickbay.model.record import Phase
@@ -50,6 +50,18 @@ def test_phases_with_since_when_and_for_how_long() -> None:
     assert "| Evacuating | 2026-01-10 10:00:20Z | 1m |\n" in table
     assert "| **Recovering** | 2026-01-10 10:01:20Z | goes on |\n" in table
     assert "| 2026-01-10 10:00:05Z | Quarantined | admitted: 1 of 8 |\n" in table
+
+
+def test_a_flood_of_signals_hides_no_phase() -> None:
+    """Of what is shown they take a third at most, unless there is nothing else; the rest is counted."""
+    step = TimelineEntry(at=NOW, phase=Phase.QUARANTINED, text="fenced")
+    signal = TimelineEntry(at=NOW, phase=Phase.QUARANTINED, text="paused", teller=Teller.ANYBODY)
+    state = incident(timeline=(step,) * 12 + (signal,) * 10, left_out={Teller.ANYBODY: 90, Teller.PERSON: 1})
+    table = shown(state)
+    assert (table.count("| fenced |"), table.count("| paused |")) == (10, 5)
+    assert "Left out here: 2 steps, 1 command, 95 signals.\n" in table
+    few = shown(incident(timeline=(step, *(signal,) * 10)))
+    assert (few.count("| fenced |"), few.count("| paused |"), "Left out" in few) == (1, 10, False)
 
 
 def test_evidence_names_each_source_and_what_it_said() -> None:

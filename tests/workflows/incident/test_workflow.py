@@ -132,6 +132,24 @@ async def test_trials_that_prove_nothing_ask_a_person_and_release_nothing(
     assert report.outcome is Phase.RELEASED
 
 
+@pytest.mark.parametrize("trial", Trial)
+async def test_trials_that_the_cluster_will_not_have_wait_until_it_does(
+    time_skipping: WorkflowEnvironment, trial: Trial
+) -> None:
+    """No step has failed, no attempt is used: each is removed and counted, a person is told why, then it goes on."""
+    world = World()
+    world.health = None
+    world.refusals[trial] = 6
+    async with working(time_skipping, world):
+        report = await (await begin(time_skipping)).result()
+    asks = {status.ask.reason: status.ask.remedy for status in world.statuses if status.ask}
+    assert list(asks) == ["ProbeCannotRun"]
+    assert f"no {trial} could run: Refused: Pod: exceeded quota" in asks["ProbeCannotRun"]
+    assert (report.outcome, report.attempts) == (Phase.RELEASED, 0)
+    assert world.sent == [Trial.PROBE, Trial.CANARY]
+    assert world.done[c.Activity.STOP_PROBE] == 6 + len(world.sent)
+
+
 async def test_failing_load_sends_it_back_to_the_probe(time_skipping: WorkflowEnvironment) -> None:
     """A fault that shows only under load passes the probe every time, and never the canary."""
     world = World()

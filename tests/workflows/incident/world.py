@@ -19,6 +19,7 @@ from sickbay.model.command import Halt
 from sickbay.model.incident import Trial, User, UserState, Verdict
 from sickbay.model.observation import Health, SourceRef
 from sickbay.model.record import Disowning
+from sickbay.policy.verdict import refused
 from tests.builders import UUID, observation, reading
 
 CANARY = SourceRef(kind="Pod", namespace="sickbay-probe", name="canary", uid="canary-1")
@@ -36,6 +37,7 @@ class World:
         answers: of Prometheus to come, likewise.
         soaking: what the canary's own entry says while it soaks, and how the canary itself does.
         sent: the trials that were sent, in order.
+        refusals: how many more of each the cluster will not have.
         halt: what keeps the incident from what cannot be undone.
         word: who gives the device up, as its record says.
         fences: numbers of the fences that stand.
@@ -54,6 +56,7 @@ class World:
         self.answers = [Verdict.PASS]
         self.soaking: tuple[Health | None, Verdict | None] = (Health.HEALTHY, None)
         self.sent: list[Trial] = []
+        self.refusals: Counter[Trial] = Counter()
         self.hardware = UUID
         self.fences: set[int] = set()
         self.superseded = False
@@ -163,9 +166,12 @@ class World:
 
     @activity.defn(name=c.Activity.START_PROBE)
     async def start_probe(self, step: c.StartProbe) -> c.ProbeStarted:
-        """Start a probe or a canary."""
+        """Start a probe or a canary, unless the cluster will not have it."""
         self._called(c.Activity.START_PROBE)
         self._hindered()
+        if self.refusals[step.trial]:
+            self.refusals[step.trial] -= 1
+            return c.ProbeStarted(verdict=refused("Pod", "exceeded quota"))
         self.sent.append(step.trial)
         return c.ProbeStarted()
 

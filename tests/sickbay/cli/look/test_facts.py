@@ -13,7 +13,7 @@ from sickbay.cli.look.subject import find
 from sickbay.cli.look.table import Printer
 from sickbay.cli.look.told import Told
 from sickbay.model.business import Checking
-from sickbay.model.incident import IncidentReport, TimelineEntry, User, UserState
+from sickbay.model.incident import IncidentReport, Teller, TimelineEntry, User, UserState
 from sickbay.model.record import Phase
 from tests.builders import NOW, incident, policy, target
 from tests.sickbay.cli.look.golden import golden
@@ -106,6 +106,15 @@ def test_a_described_past_incident_is_of_itself() -> None:
     said = "\n".join(facts.lay_out(facts.past_incident(subject, past, Told(report=report)))) + "\n"
     assert said == golden("describe-past", said)
     assert subject.past(key("gpu-2").incident_id("100")) is None
+
+
+def test_lines_that_made_room_are_counted() -> None:
+    """A story that is not whole says so."""
+    subject = find(WARD, "gpu-0")
+    assert subject.record is not None
+    report = IncidentReport(incident="i", device="d", timeline=STORY, left_out={Teller.ANYBODY: 490})
+    said = facts.lay_out(facts.incident(subject.record, Told(report=report)))
+    assert any(line.split() == ["Left", "out", "490", "signals"] for line in said)
 
 
 @pytest.mark.parametrize("name", ["gpu-1", "gpu-2", "gpu-4"])
