@@ -6,7 +6,11 @@ A test that kills or restarts a part of the lab starts one of its own by ``Lab.s
 from __future__ import annotations
 
 import secrets
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
+from itertools import zip_longest
+from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -18,6 +22,25 @@ from tests.installation import sickbay
 __all__ = ["sickbay"]  # a fixture that is written elsewhere
 
 AddNodes = Callable[[int, NodeShape], Awaitable[list[str]]]
+
+SLOW_TIERS: Final = ("crash", "stories")
+"""Folders of files that take minutes: the first of them works, the second waits."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the slow tiers, a file of each in turn.
+
+    Workers that run side by side take file after file: so none is left alone with a long one at the end, and those that
+    need the processor run beside those that wait.
+    """
+    here = Path(__file__).parent
+    files: dict[Path, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        files[item.path].append(item)
+    tiers = [[file for file in files if file.parent == here / tier] for tier in SLOW_TIERS]
+    first = [file for turn in zip_longest(*tiers) for file in turn if file is not None]
+    order = [*first, *(file for file in files if file not in first)]
+    items[:] = [item for file in order for item in files[file]]
 
 
 @pytest.fixture(scope="session")
