@@ -56,6 +56,7 @@ class FaultProxy:
         self._control_plane = control_plane
         self._faults: list[Fault] = []
         self._streams: set[_Stream] = set()
+        self._working: set[asyncio.Task[web.StreamResponse]] = set()
         self._by_certificate: dict[str, aiohttp.ClientSession] = {}
         self._plain: aiohttp.ClientSession
 
@@ -82,6 +83,9 @@ class FaultProxy:
                 if isinstance(fault, Hold):
                     fault.release()
             await runner.cleanup()
+            for work in proxy._working:
+                work.cancel()
+            await asyncio.gather(*proxy._working, return_exceptions=True)
             for session in (proxy._plain, *proxy._by_certificate.values()):
                 await session.close()
 
@@ -214,16 +218,32 @@ class FaultProxy:
             for fault in faults:
                 if (instead := await fault.before()) is not None:
                     return _response(instead)
-            async with self._send(request, raw) as upstream:
-                if watch and upstream.status == 200:  # noqa: PLR2004
-                    return await self._stream(request, upstream, faults)
-                answer = Answer(upstream.status, await upstream.read(), _end_to_end(upstream.headers))
-            for fault in faults:
-                answer = await fault.after(answer)
-            return _response(answer)
+            if watch or not faults:
+                return await self._execute(request, raw, faults, watch=watch)
+            # A client on a busy machine may give up what the API server is about to do; who waits for that waits on.
+            work = asyncio.create_task(self._execute(request, raw, faults))
+            self._working.add(work)
+            work.add_done_callback(self._done)
+            return await asyncio.shield(work)
         except (Dropped, aiohttp.ClientError):  # told to, or the API server itself is gone
             _abort(request)
             return web.Response()
+
+    async def _execute(
+        self, request: web.Request, raw: bytes, faults: Sequence[Fault], *, watch: bool = False
+    ) -> web.StreamResponse:
+        async with self._send(request, raw) as upstream:
+            if watch and upstream.status == 200:  # noqa: PLR2004
+                return await self._stream(request, upstream, faults)
+            answer = Answer(upstream.status, await upstream.read(), _end_to_end(upstream.headers))
+        for fault in faults:
+            answer = await fault.after(answer)
+        return _response(answer)
+
+    def _done(self, work: asyncio.Task[web.StreamResponse]) -> None:
+        self._working.discard(work)
+        if not work.cancelled():
+            work.exception()  # its client may be gone
 
     @asynccontextmanager
     async def _send(self, request: web.Request, raw: bytes) -> AsyncIterator[aiohttp.ClientResponse]:

@@ -143,6 +143,20 @@ async def test_a_request_is_held_before_it_is_executed(
     assert not await exists(lab.gateway, namespace, "given-up")
 
 
+async def test_what_is_executed_is_waited_for_though_its_client_gave_up(
+    proxy: FaultProxy, through: Gateway, namespace: str
+) -> None:
+    """On a busy machine a client loses patience before the answer comes to the proxy."""
+    slow, hold = proxy.hold("POST", "/configmaps$"), proxy.hold("POST", "/configmaps$")
+    with pytest.raises(errors.ClusterUnavailable):
+        await through.request("POST", maps(namespace), body={"metadata": {"name": "given-up"}}, wait=0.5)
+    assert await exists(through, namespace, "given-up")  # by now the proxy knows that its client is gone
+    assert not hold.arrived.is_set()
+    slow.release()
+    async with asyncio.timeout(10):
+        await hold.arrived.wait()
+
+
 @pytest.mark.parametrize("executed", [False, True])
 async def test_a_request_fails_as_told(
     lab: Lab, proxy: FaultProxy, through: Gateway, namespace: str, *, executed: bool
