@@ -51,11 +51,11 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Most tests wait for something real: side by side, each worker with labs of its own, they fill two cores.
-WORKERS := 4
+# Most tests wait for something real: side by side, each worker with labs of its own, they fill the cores.
+WORKERS := 3
 
 test: lint
-	$(BIN)/python -W error -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -W error -m pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks $(ARGS)

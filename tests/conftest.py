@@ -6,9 +6,7 @@ A test that kills or restarts a part of the lab starts one of its own by ``Lab.s
 from __future__ import annotations
 
 import secrets
-from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
-from itertools import zip_longest
 from pathlib import Path
 from typing import Final
 
@@ -23,24 +21,24 @@ __all__ = ["sickbay"]  # a fixture that is written elsewhere
 
 AddNodes = Callable[[int, NodeShape], Awaitable[list[str]]]
 
-SLOW_TIERS: Final = ("crash", "stories")
-"""Folders of files that take minutes: the first of them works, the second waits."""
+HERE: Final = Path(__file__).parent
+
+ALONE: Final = HERE / "crash"
+"""The tier that measures patience: it kills what others wait for, so that never two of its tests run at once."""
+
+LONG: Final = (ALONE, HERE / "stories")
+"""Folders of files that take minutes."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the slow tiers, a file of each in turn.
+    """Have workers that run side by side take whole files, the long ones first, and one of them the crash tier.
 
-    Workers that run side by side take file after file: so none is left alone with a long one at the end, and those that
-    need the processor run beside those that wait.
+    So none is left alone with a long file at the end, and what a file sets up is set up once.
     """
-    here = Path(__file__).parent
-    files: dict[Path, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        files[item.path].append(item)
-    tiers = [[file for file in files if file.parent == here / tier] for tier in SLOW_TIERS]
-    first = [file for turn in zip_longest(*tiers) for file in turn if file is not None]
-    order = [*first, *(file for file in files if file not in first)]
-    items[:] = [item for file in order for item in files[file]]
+        group = ALONE if ALONE in item.path.parents else item.path
+        item.add_marker(pytest.mark.xdist_group(str(group.relative_to(HERE))))
+    items.sort(key=lambda item: next((n for n, tier in enumerate(LONG) if tier in item.path.parents), len(LONG)))
 
 
 @pytest.fixture(scope="session")
