@@ -54,7 +54,9 @@ lint: $(READY)
 # Most tests wait for something real: side by side, each worker with labs of its own, they fill the cores.
 WORKERS := 3
 
+# The control plane is built before the tests, which would do it in silence.
 test: lint
+	@$(BIN)/python -c 'from k8s.lab.build import ensure_binary; ensure_binary()'
 	$(BIN)/python -W error -m pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 bench: $(READY)
