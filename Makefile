@@ -57,7 +57,7 @@ WORKERS := 3
 # The control plane is built before the tests, which would do it in silence.
 test: lint
 	@$(BIN)/python -c 'from k8s.lab.build import ensure_binary; ensure_binary()'
-	$(BIN)/python -W error -m pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -W error -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
+from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped] # it tells no types
 
 from k8s.lab.lab import Lab, default_account
 from k8s.lab.nodes.fleet import NodeShape
@@ -21,24 +21,30 @@ __all__ = ["sickbay"]  # a fixture that is written elsewhere
 
 AddNodes = Callable[[int, NodeShape], Awaitable[list[str]]]
 
-HERE: Final = Path(__file__).parent
-
-ALONE: Final = HERE / "crash"
-"""The tier that measures patience: it kills what others wait for, so that never two of its tests run at once."""
-
-LONG: Final = (ALONE, HERE / "stories")
+TIERS: Final = ("tests/crash/", "tests/stories/")
 """Folders of files that take minutes."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Have workers that run side by side take whole files, the long ones first, and one of them the crash tier.
+class ByFile(LoadFileScheduling):  # type: ignore[misc] # nor does its base
+    """Give each worker whole files, so that what a file sets up is set up once; and one of them the crash tier.
 
-    So none is left alone with a long file at the end, and what a file sets up is set up once.
+    That tier kills what others wait for: two of its tests at once would measure the machine.
     """
-    for item in items:
-        group = ALONE if ALONE in item.path.parents else item.path
-        item.add_marker(pytest.mark.xdist_group(str(group.relative_to(HERE))))
-    items.sort(key=lambda item: next((n for n, tier in enumerate(LONG) if tier in item.path.parents), len(LONG)))
+
+    def _split_scope(self, nodeid: str) -> str:
+        file: str = super()._split_scope(nodeid)
+        return TIERS[0] if file.startswith(TIERS[0]) else file
+
+
+@pytest.hookimpl(optionalhook=True)  # without workers nobody asks
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
+    """Spread the tests over workers."""
+    return ByFile(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the long files, so that no worker is left alone with one at the end."""
+    items.sort(key=lambda item: next((n for n, tier in enumerate(TIERS) if item.nodeid.startswith(tier)), len(TIERS)))
 
 
 @pytest.fixture(scope="session")
