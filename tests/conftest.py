@@ -21,19 +21,18 @@ __all__ = ["sickbay"]  # a fixture that is written elsewhere
 
 AddNodes = Callable[[int, NodeShape], Awaitable[list[str]]]
 
-TIERS: Final = ("tests/crash/", "tests/stories/")
-"""Folders of files that take minutes."""
+LONG: Final = "tests/stories/"
+"""Folder of files that take minutes, and wait most of the time."""
+
+ALONE: Final = ("tests/crash/", "tests/browser/")
+"""Folders whose tests want a quiet machine: they kill what others wait for, or draw pages without a graphics card."""
 
 
 class ByFile(LoadFileScheduling):  # type: ignore[misc] # nor does its base
-    """Give each worker whole files, so that what a file sets up is set up once; and one of them the crash tier.
-
-    That tier kills what others wait for: two of its tests at once would measure the machine.
-    """
+    """Give each worker whole files, so that what a file sets up is set up once; and one of them all that runs alone."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file: str = super()._split_scope(nodeid)
-        return TIERS[0] if file.startswith(TIERS[0]) else file
+        return "alone" if nodeid.startswith(ALONE) else str(super()._split_scope(nodeid))
 
 
 @pytest.hookimpl(optionalhook=True)  # without workers nobody asks
@@ -43,8 +42,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the long files, so that no worker is left alone with one at the end."""
-    items.sort(key=lambda item: next((n for n, tier in enumerate(TIERS) if item.nodeid.startswith(tier)), len(TIERS)))
+    """Begin with the long files, so that no worker is left over with one, and end with those that run alone."""
+    items.sort(key=lambda item: (item.nodeid.startswith(ALONE), not item.nodeid.startswith(LONG)))
 
 
 @pytest.fixture(scope="session")
