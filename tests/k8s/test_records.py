@@ -104,9 +104,22 @@ async def test_of_many_creators_one_wins(sickbay: Installation) -> None:
     key = a_device()
     spec = record_spec(key, term=await sickbay.term())
     records = Records(sickbay.gateway)
-    results = await asyncio.gather(*(records.create(key, spec) for _ in range(100)), return_exceptions=True)
-    assert sum(isinstance(result, Record) for result in results) == 1
-    assert sum(isinstance(result, errors.AlreadyExists) for result in results) == 99
+
+    lost = 0
+
+    async def answered() -> Record | None:
+        nonlocal lost
+        while True:
+            try:
+                return await records.create(key, spec)
+            except errors.AlreadyExists:
+                return None
+            except errors.ClusterUnavailable:
+                lost += 1  # a busy machine gave no answer in time: the record may be there by now
+
+    won = [record for record in await asyncio.gather(*(answered() for _ in range(100))) if record is not None]
+    assert len(won) == 1 or (lost and not won)
+    assert (await records.get(key.record_name)).spec.incident == spec.incident
 
 
 async def test_a_type_that_is_not_served_is_no_missing_record(tmp_path: Path) -> None:
