@@ -10,9 +10,11 @@ from k8s import claims
 from k8s.gateway import Gateway
 from k8s.lab.nodes.fleet import NodeShape
 from k8s.listings import ClaimLister, list_all
+from k8s.probe_objects import PROBE_NAMESPACE
 from k8s.reading import Reader
 from k8s.resources import PODS, RESOURCECLAIMS, RESOURCECLAIMTEMPLATES, Resource
 from k8s.wire import Pod
+from sickbay import errors
 from sickbay.model.device import DeviceKey
 from tests.installation import CLUSTER
 
@@ -53,6 +55,19 @@ async def create(gateway: Gateway, resource: Resource, namespace: str, body: Map
 async def delete(gateway: Gateway, resource: Resource, namespace: str, name: str) -> None:
     """Ask for an object's deletion, as a person does."""
     await gateway.request("DELETE", resource.path(namespace, name))
+
+
+async def trial_there(gateway: Gateway, name: str) -> tuple[bool, bool]:
+    """Tell whether pod and claim of a probe or canary are there."""
+    found = []
+    for resource in (PODS, RESOURCECLAIMS):
+        try:
+            await gateway.request("GET", resource.path(PROBE_NAMESPACE, name))
+        except errors.NotFound:
+            found.append(False)
+        else:
+            found.append(True)
+    return found[0], found[1]
 
 
 def claim_spec(driver: str, **exactly: Any) -> dict[str, Any]:

@@ -100,19 +100,6 @@ async def stopped(trial: Probes, of: Fenced, number: int = 1) -> None:
     await cluster.until(look)
 
 
-async def there(gateway: Gateway, name: str) -> tuple[bool, bool]:
-    """Whether pod and claim of this name are there."""
-    found = []
-    for resource in (PODS, RESOURCECLAIMS):
-        try:
-            await gateway.request("GET", resource.path(PROBE_NAMESPACE, name))
-        except errors.NotFound:
-            found.append(False)
-        else:
-            found.append(True)
-    return found[0], found[1]
-
-
 @pytest.mark.lab
 @pytest.mark.parametrize(("broken", "verdict"), [(False, Verdict.PASS), (True, Verdict.FAIL)])
 async def test_a_probe_tries_exactly_the_fenced_device(
@@ -137,7 +124,7 @@ async def test_a_probe_tries_exactly_the_fenced_device(
     assert again is not None
     assert again.verdict is verdict, again
     await stopped(trial, fenced)
-    assert await there(lab.gateway, fenced.device.numbered(1)) == (False, False)
+    assert await cluster.trial_there(lab.gateway, fenced.device.numbered(1)) == (False, False)
     assert await trial.verdict(fenced.target, 1, fenced.hardware) == ProbeVerdict(
         verdict=Verdict.INCONCLUSIVE,
         cause="ProbeGone",
@@ -184,7 +171,7 @@ async def test_a_probe_waits_while_somebody_holds_the_device(
     hardware = identify(slices, device, "uuid").id
     waiting = await probes(sickbay.gateway).start(order(target(device), 1, hardware))
     assert waiting == ProbeStarted(waiting=f"claim {namespace}/one holds the device")
-    assert await there(lab.gateway, device.numbered(1)) == (False, False)
+    assert await cluster.trial_there(lab.gateway, device.numbered(1)) == (False, False)
 
 
 @pytest.mark.lab
@@ -195,7 +182,7 @@ async def test_other_hardware_is_not_probed(lab: Lab, sickbay: Installation, fen
     assert "'serial'" in (await trial.start(order(fenced.target, 1, fenced.hardware, unpublished))).waiting
     await lab.fleet.swap(fenced.node, fenced.device.device)
     assert "not" in (await trial.start(order(fenced.target, 1, fenced.hardware))).waiting
-    assert await there(lab.gateway, fenced.device.numbered(1)) == (False, False)
+    assert await cluster.trial_there(lab.gateway, fenced.device.numbered(1)) == (False, False)
 
 
 @pytest.mark.lab
@@ -206,7 +193,7 @@ async def test_a_left_over_of_the_same_name_is_in_the_way(lab: Lab, sickbay: Ins
     assert await trial.start(order(other, 1, fenced.hardware)) == THERE
     assert "left from another probe" in (await trial.start(order(fenced.target, 1, fenced.hardware))).waiting
     assert await trial.stop(fenced.target, 1) == ""
-    assert await there(lab.gateway, fenced.device.numbered(1)) == (True, True)
+    assert await cluster.trial_there(lab.gateway, fenced.device.numbered(1)) == (True, True)
     await stopped(trial, Fenced(fenced.node, other, fenced.hardware))
 
 
@@ -289,9 +276,9 @@ async def test_a_probe_that_the_cluster_will_not_have_could_not_run(
         assert (started.waiting, started.verdict.verdict, started.verdict.cause) == ("", Verdict.WAITING, "Refused")
         assert started.verdict.message.startswith(f"{kind}: ")
         assert started.verdict.message.endswith("denied request: unsigned bimage/b")
-        assert await there(lab.gateway, step.name) == (False, kind == "Pod")
+        assert await cluster.trial_there(lab.gateway, step.name) == (False, kind == "Pod")
     await stopped(trial, fenced)
-    assert await there(lab.gateway, step.name) == (False, False)
+    assert await cluster.trial_there(lab.gateway, step.name) == (False, False)
     assert await trial.start(order(fenced.target, 2, fenced.hardware)) == THERE
     await stopped(trial, fenced, 2)
 

@@ -9,7 +9,6 @@ from k8s.listings import SliceLister
 from k8s.probe_objects import PROBE_NAMESPACE, ProbeStep, claim_body, pod_body
 from k8s.resources import PODS, RESOURCECLAIMS
 from k8s.trials import Standing
-from sickbay import errors
 from sickbay.model.device import DeviceKey
 from sickbay.model.incident import Target, Trial
 from sickbay.model.policy import Canary
@@ -58,19 +57,6 @@ async def left(house: House, device: DeviceKey, of: Target) -> None:
     await cluster.create(house.gateway, PODS, PROBE_NAMESPACE, pod)
 
 
-async def there(house: House, device: DeviceKey) -> tuple[bool, bool]:
-    """Whether its claim and its pod are there."""
-    found = []
-    for resource in (RESOURCECLAIMS, PODS):
-        try:
-            await house.gateway.request("GET", resource.path(PROBE_NAMESPACE, device.numbered(CANARY)))
-        except errors.NotFound:
-            found.append(False)
-        else:
-            found.append(True)
-    return found[0], found[1]
-
-
 @pytest.mark.lab
 async def test_a_canary_goes_when_its_record_was_closed_by_hand(
     house: House, namespace: str, add_nodes: AddNodes
@@ -89,15 +75,15 @@ async def test_a_canary_goes_when_its_record_was_closed_by_hand(
         await house.says(records[retired], Phase.RETIRED, closed=closed)
 
         async def gone() -> bool:
-            return await there(house, retired) == (False, False)
+            return await cluster.trial_there(house.gateway, retired.numbered(CANARY)) == (False, False)
 
         await cluster.until(gone)
-        assert await there(house, soaking) == (True, True)
+        assert await cluster.trial_there(house.gateway, soaking.numbered(CANARY)) == (True, True)
         assert (await house.fence(retired)).latched
         assert (await house.records.get(retired.record_name)).retired
         await house.records.delete(await house.records.unlatch(records[soaking], "k"))
 
         async def gone_too() -> bool:
-            return await there(house, soaking) == (False, False)
+            return await cluster.trial_there(house.gateway, soaking.numbered(CANARY)) == (False, False)
 
         await cluster.until(gone_too)
