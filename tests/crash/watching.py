@@ -6,9 +6,13 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
-from typing import Any
+from typing import Any, Final
 
 from k8s.gateway import Gateway, decode
+from sickbay import errors
+
+PAUSE: Final = 0.5
+"""Seconds until an API server that was away is asked again."""
 
 
 @asynccontextmanager
@@ -19,6 +23,9 @@ async def watching(gateway: Gateway, path: str, take: Callable[[str, dict[str, A
         gateway: of an administrator.
         path: of the type.
         take: told the event's type and the object.
+
+    Raises:
+        AssertionError: changes were missed; raised when the block ends.
     """
     start = decode(await gateway.request("GET", path))
     for item in start["items"]:
@@ -33,9 +40,16 @@ async def watching(gateway: Gateway, path: str, take: Callable[[str, dict[str, A
 
 
 async def _follow(gateway: Gateway, path: str, version: str, take: Callable[[str, dict[str, Any]], object]) -> None:
-    params = {"watch": "true", "resourceVersion": version, "timeoutSeconds": "3600"}
-    async with aclosing(gateway.stream(path, params, idle=3600)) as lines:
-        async for line in lines:
-            event = json.loads(line)
-            assert event["type"] != "ERROR", event
-            take(event["type"], event["object"])
+    """Watch without a gap: an API server ends the watch of whoever is busy for a while with something else."""
+    while True:
+        params = {"watch": "true", "resourceVersion": version, "allowWatchBookmarks": "true"}
+        try:
+            async with aclosing(gateway.stream(path, params, idle=3600)) as lines:
+                async for line in lines:
+                    event = json.loads(line)
+                    assert event["type"] != "ERROR", event
+                    version = event["object"]["metadata"]["resourceVersion"]
+                    if event["type"] != "BOOKMARK":
+                        take(event["type"], event["object"])
+        except errors.ClusterUnavailable:
+            await asyncio.sleep(PAUSE)
